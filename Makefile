@@ -1,0 +1,46 @@
+# Everything a newcomer or CI runs. A target makes .venv itself, from nothing but Python and the package index.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+OUT ?= runs/convergence
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo format check test test-all paper clean
+
+help:  ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+setup: $(VENV)/.dev  ## Install everything for working on entrec into .venv
+
+demo: $(VENV)/.paper  ## See the estimators against known entropies: figures and a table in runs/convergence (a minute)
+	$(BIN)/entrec paper convergence --quick --overwrite --out $(OUT)
+
+format: $(VENV)/.dev  ## Format the code and fix what ruff can fix
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+check: $(VENV)/.dev  ## Check style (ruff) and types (mypy, strict)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: $(VENV)/.test  ## Run the test suite (2 processes where ranks matter; no GPU needed)
+	$(BIN)/pytest -m "not slow and not gpu"
+
+test-all: $(VENV)/.test  ## Run every test: the slow ones, 4 processes, and the GPU's where there is one
+	$(BIN)/pytest
+
+paper: $(VENV)/.paper  ## Make results/convergence again in full (about ten minutes)
+	$(BIN)/entrec paper convergence --overwrite --out results/convergence
+
+clean:  ## Remove .venv, caches and runs/
+	rm -rf $(VENV) runs build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
+
+# One stamp per set of extras. Versions are pinned by constraints.txt; users who pip install get the ranges of pyproject.toml.
+$(VENV)/.%: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "entrec needs Python 3.11 or newer; try: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) (PyTorch alone takes some minutes and 5 GB the first time)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$*]'
+	@touch $@

@@ -1,0 +1,63 @@
+"""Entropy and reconstruction: multi-view self-supervised learning through one bound on mutual information.
+
+I(Z1; Z2) >= H(Z2) + E[log q(Z2 | Z1)], in nats. `entrec.losses` trains with it, `entrec.metrics` measures it, and the
+functions here are its parts.
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from entrec.checks import raise_if_invalid
+from entrec.estimators import (
+    Density,
+    ERBound,
+    ERObjective,
+    Gaussian,
+    GeneralizedNormal,
+    Laplace,
+    VonMisesFisher,
+    alignment,
+    discrete_entropy,
+    discrete_er_objective,
+    discrete_reconstruction,
+    effective_rank,
+    er_bound,
+    er_objective,
+    infonce_bound,
+    kde_entropy,
+    kde_log_density,
+    log_sphere_area,
+    reconstruction,
+    uniformity,
+)
+from entrec.pairwise import pairwise_logsumexp
+
+try:
+    __version__ = version("entrec")
+except PackageNotFoundError:  # run from a source tree that was not installed
+    __version__ = "0+unknown"
+
+__all__ = [
+    "Density",
+    "ERBound",
+    "ERObjective",
+    "Gaussian",
+    "GeneralizedNormal",
+    "Laplace",
+    "VonMisesFisher",
+    "__version__",
+    "alignment",
+    "discrete_entropy",
+    "discrete_er_objective",
+    "discrete_reconstruction",
+    "effective_rank",
+    "er_bound",
+    "er_objective",
+    "infonce_bound",
+    "kde_entropy",
+    "kde_log_density",
+    "log_sphere_area",
+    "pairwise_logsumexp",
+    "raise_if_invalid",
+    "reconstruction",
+    "uniformity",
+]

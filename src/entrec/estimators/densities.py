@@ -1,0 +1,259 @@
+r"""The densities q(z2 | z1), each also the kernel of a density estimate (ER paper, Section 4.1).
+
+Every density has the form :math:`\log q(z_2 \mid z_1) = s(z_2, z_1) + \log C`, with s one of the pairwise similarities. Its
+parameter is a number, or a tensor where it is to be learnt. A density looks at its arguments on its own space: on the
+sphere only the direction of a vector counts, in R^d vectors stay as they are.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from entrec import checks
+from entrec.estimators import sphere
+from entrec.pairwise import Similarity
+from entrec.pairwise.dense import similarities
+
+Parameter = float | Tensor
+
+
+@runtime_checkable
+class Density(Protocol):
+    """What the estimators ask of a density; a class of your own with these members works everywhere too."""
+
+    on_sphere: ClassVar[bool]
+
+    @property
+    def similarity(self) -> Similarity:
+        """Which of the pairwise similarities s is."""
+
+    @property
+    def factor(self) -> Parameter:
+        """What that similarity is multiplied by."""
+
+    def log_normalizer(self, dim: int) -> Parameter:
+        """The constant log C in `dim` dimensions, in nats."""
+
+
+def on_space(density: Density, z: Tensor) -> Tensor:
+    """Z on the density's space: directions on the sphere, z itself in R^d."""
+    return sphere.to_sphere(z) if density.on_sphere else z
+
+
+def log_kernel(density: Density, z: Tensor, given: Tensor) -> Tensor:
+    """Log q(z_i | given_i) without its constant, for matching rows on the density's space, unchecked."""
+    return density.factor * similarities(z, given, density.similarity)
+
+
+def check_values(values: checks.ValueChecks, density: Density, **points: Tensor) -> None:
+    """The value checks that points must pass to be looked at by this density."""
+    for name, z in points.items():
+        if density.on_sphere:
+            values.directions(name, z)
+        else:
+            values.finite(name, z)
+
+
+def check_density(name: str, density: object) -> None:
+    """`density` is one: an object with the members of `Density`."""
+    if not isinstance(density, Density) or isinstance(density, type):
+        raise TypeError(f"{name} must be a density such as VonMisesFisher(kappa=10.0) or Gaussian(sigma=1.0), got {density!r}")
+
+
+def _log_prob(density: Density, z: Tensor, given: Tensor, validate: bool) -> Tensor:
+    checks.batch("z", z)
+    checks.batch("given", given)
+    checks.alike("z", z, "given", given)
+    values = checks.ValueChecks(validate)
+    check_values(values, density, z=z, given=given)
+    values.raise_or_flag()
+    z, given = checks.same_dtype(z, given)
+    return log_kernel(density, on_space(density, z), on_space(density, given)) + density.log_normalizer(z.shape[-1])
+
+
+@dataclass(frozen=True)
+class VonMisesFisher:
+    r"""Von Mises-Fisher on the sphere: :math:`\log q = \kappa \cos(z_2, z_1) + \log C_d(\kappa)`.
+
+    A cosine similarity at temperature tau is this density with kappa = 1/tau; BYOL's squared distance of unit vectors is the
+    one with kappa = 2. Its width as a kernel is :math:`\kappa^{-1/2}`, in d - 1 dimensions.
+
+    Args:
+        kappa: concentration, positive.
+
+    Example:
+        >>> VonMisesFisher(kappa=1.0).with_bandwidth(0.1)
+        VonMisesFisher(kappa=10.0)
+    """
+
+    kappa: Parameter
+    on_sphere: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuse a kappa that is not positive."""
+        object.__setattr__(self, "kappa", checks.positive("kappa", self.kappa))
+
+    @property
+    def similarity(self) -> Similarity:
+        """The dot product, of unit vectors."""
+        return "dot"
+
+    @property
+    def factor(self) -> Parameter:
+        """Kappa."""
+        return self.kappa
+
+    def log_normalizer(self, dim: int) -> Parameter:
+        r""":math:`\log C_d = \nu \log \kappa - \frac d2 \log 2\pi - \log I_\nu(\kappa)`, nu = d/2 - 1; to 13 digits."""
+        return sphere.vmf_log_normalizer(self.kappa, checks.whole("dim", dim, 2))
+
+    def entropy(self, dim: int) -> Parameter:
+        r"""Differential entropy :math:`-\log C_d - \kappa A_d(\kappa)`, in nats."""
+        return -self.log_normalizer(dim) - self.kappa * sphere.vmf_mean_cosine(self.kappa, dim)
+
+    def log_prob(self, z: Tensor, given: Tensor, *, validate: bool = True) -> Tensor:
+        """Log q(z_i | given_i) of each row, in nats; shapes (k, d), (k, d) -> (k,)."""
+        return _log_prob(self, z, given, validate)
+
+    def with_bandwidth(self, h: Parameter) -> "VonMisesFisher":
+        """Concentration kappa / h: h is a temperature, as in the paper's experiments (h = 0.1)."""
+        return VonMisesFisher(self.kappa / checks.positive("h", h))
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    r"""Isotropic Gaussian: :math:`\log q = -\|z_2 - z_1\|_2^2 / (2\sigma^2) - \frac d2 \log(2\pi\sigma^2)`.
+
+    Args:
+        sigma: standard deviation of every coordinate, positive.
+    """
+
+    sigma: Parameter
+    on_sphere: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Refuse a sigma that is not positive."""
+        object.__setattr__(self, "sigma", checks.positive("sigma", self.sigma))
+
+    @property
+    def similarity(self) -> Similarity:
+        """Minus the squared Euclidean distance."""
+        return "sqeuclidean"
+
+    @property
+    def factor(self) -> Parameter:
+        r""":math:`1 / (2\sigma^2)`."""
+        return 0.5 / self.sigma**2
+
+    def log_normalizer(self, dim: int) -> Parameter:
+        r""":math:`-\frac d2 \log 2\pi - d \log \sigma`."""
+        return -checks.whole("dim", dim, 1) * (0.5 * math.log(2 * math.pi) + _log(self.sigma))
+
+    def entropy(self, dim: int) -> Parameter:
+        r"""Differential entropy :math:`\frac d2 \log(2\pi e \sigma^2)`, in nats."""
+        return dim / 2 - self.log_normalizer(dim)
+
+    def log_prob(self, z: Tensor, given: Tensor, *, validate: bool = True) -> Tensor:
+        """Log q(z_i | given_i) of each row, in nats; shapes (k, d), (k, d) -> (k,)."""
+        return _log_prob(self, z, given, validate)
+
+    def with_bandwidth(self, h: Parameter) -> "Gaussian":
+        """Standard deviation sigma h."""
+        return Gaussian(self.sigma * checks.positive("h", h))
+
+
+@dataclass(frozen=True)
+class Laplace:
+    r"""Independent Laplace coordinates: :math:`\log q = -\|z_2 - z_1\|_1 / b - d \log 2b`.
+
+    Args:
+        scale: b, positive.
+    """
+
+    scale: Parameter
+    on_sphere: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Refuse a scale that is not positive."""
+        object.__setattr__(self, "scale", checks.positive("scale", self.scale))
+
+    @property
+    def similarity(self) -> Similarity:
+        """Minus the L1 distance."""
+        return "l1"
+
+    @property
+    def factor(self) -> Parameter:
+        """1 / b."""
+        return 1 / self.scale
+
+    def log_normalizer(self, dim: int) -> Parameter:
+        r""":math:`-d \log 2b`."""
+        return -checks.whole("dim", dim, 1) * (math.log(2) + _log(self.scale))
+
+    def entropy(self, dim: int) -> Parameter:
+        r"""Differential entropy :math:`d (1 + \log 2b)`, in nats."""
+        return dim - self.log_normalizer(dim)
+
+    def log_prob(self, z: Tensor, given: Tensor, *, validate: bool = True) -> Tensor:
+        """Log q(z_i | given_i) of each row, in nats; shapes (k, d), (k, d) -> (k,)."""
+        return _log_prob(self, z, given, validate)
+
+    def with_bandwidth(self, h: Parameter) -> "Laplace":
+        """Scale b h."""
+        return Laplace(self.scale * checks.positive("h", h))
+
+
+@dataclass(frozen=True)
+class GeneralizedNormal:
+    r"""Independent generalised normal coordinates: :math:`\log q = -\sum |z_2 - z_1|^\beta / \alpha^\beta + \log C`.
+
+    Laplace at beta = 1; at beta = 2 a Gaussian with sigma = alpha / sqrt(2); towards a uniform cube as beta grows.
+
+    Args:
+        beta: the exponent, positive.
+        scale: alpha, positive.
+    """
+
+    beta: Parameter
+    scale: Parameter
+    on_sphere: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Refuse parameters that are not positive."""
+        object.__setattr__(self, "beta", checks.positive("beta", self.beta))
+        object.__setattr__(self, "scale", checks.positive("scale", self.scale))
+
+    @property
+    def similarity(self) -> Similarity:
+        """Minus the summed powers of the differences."""
+        return ("lp", self.beta)
+
+    @property
+    def factor(self) -> Parameter:
+        r""":math:`\alpha^{-\beta}`."""
+        return self.scale**-self.beta
+
+    def log_normalizer(self, dim: int) -> Parameter:
+        r""":math:`d \log \beta - d \log 2\alpha - d \log \Gamma(1/\beta)`."""
+        log_gamma = torch.lgamma(1 / self.beta) if isinstance(self.beta, Tensor) else math.lgamma(1 / self.beta)
+        return checks.whole("dim", dim, 1) * (_log(self.beta) - math.log(2) - _log(self.scale) - log_gamma)
+
+    def entropy(self, dim: int) -> Parameter:
+        r"""Differential entropy :math:`d / \beta - \log C`, in nats."""
+        return dim / self.beta - self.log_normalizer(dim)
+
+    def log_prob(self, z: Tensor, given: Tensor, *, validate: bool = True) -> Tensor:
+        """Log q(z_i | given_i) of each row, in nats; shapes (k, d), (k, d) -> (k,)."""
+        return _log_prob(self, z, given, validate)
+
+    def with_bandwidth(self, h: Parameter) -> "GeneralizedNormal":
+        """Scale alpha h."""
+        return GeneralizedNormal(self.beta, self.scale * checks.positive("h", h))
+
+
+def _log(x: Parameter) -> Parameter:
+    return torch.log(x) if isinstance(x, Tensor) else math.log(x)

@@ -1,0 +1,83 @@
+r"""Constants of the unit sphere S^{d-1} in R^d and of the von Mises-Fisher distribution on it, in nats."""
+
+import math
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from entrec import checks
+from entrec.estimators.bessel import bessel_i_ratio, log_bessel_i_over_power
+
+
+def to_sphere(z: Tensor) -> Tensor:
+    r"""Each row's direction :math:`z / \|z\|`, for rows of any finite scale (squares neither overflow nor vanish)."""
+    largest = z.detach().abs().amax(dim=-1, keepdim=True)
+    scaled = z / torch.where(largest > 0, largest, 1.0)
+    # A zero row has no direction: it stays zero, nothing is divided by zero, and the value checks report it.
+    length = torch.linalg.vector_norm(torch.where(largest > 0, scaled, 1.0), dim=-1, keepdim=True)
+    directions: Tensor = scaled / length
+    return directions
+
+
+def log_sphere_area(dim: int) -> float:
+    r"""Logarithm of the area of S^{d-1}, :math:`\log 2 + \frac d2 \log \pi - \log \Gamma(\frac d2)`.
+
+    This is also the entropy of the uniform distribution, the largest that a density on the sphere can have.
+
+    >>> round(log_sphere_area(1000), 2)
+    -2032.06
+    """
+    checks.whole("dim", dim, 1)
+    return math.log(2) + dim / 2 * math.log(math.pi) - math.lgamma(dim / 2)
+
+
+def vmf_log_normalizer(kappa: float | Tensor, dim: int) -> float | Tensor:
+    r"""Logarithm of the von Mises-Fisher constant, :math:`\log C_d(\kappa)`.
+
+    .. math:: C_d(\kappa) = \frac{\kappa^\nu}{(2\pi)^{d/2} I_\nu(\kappa)}, \quad \nu = d/2 - 1
+    """
+    if isinstance(kappa, Tensor):
+        return cast(Tensor, _LogNormalizer.apply(kappa, dim))
+    return -log_bessel_i_over_power(dim / 2 - 1, kappa) - dim / 2 * math.log(2 * math.pi)
+
+
+def vmf_mean_cosine(kappa: float | Tensor, dim: int) -> float | Tensor:
+    r"""Mean of cos(z, mean direction) under von Mises-Fisher: the ratio :math:`A_d = I_{d/2}(\kappa) / I_{d/2-1}(\kappa)`."""
+    if isinstance(kappa, Tensor):
+        return cast(Tensor, _MeanCosine.apply(kappa, dim))
+    return bessel_i_ratio(dim / 2 - 1, kappa)
+
+
+class _LogNormalizer(torch.autograd.Function):
+    """`vmf_log_normalizer` of a tensor; its derivative is minus the mean cosine, computed as such and not by autograd."""
+
+    @staticmethod
+    def forward(ctx: Any, kappa: Tensor, dim: int) -> Tensor:
+        ctx.save_for_backward(kappa)
+        ctx.dim = dim
+        value = -log_bessel_i_over_power(dim / 2 - 1, kappa.double()) - dim / 2 * math.log(2 * math.pi)
+        return value.to(checks.at_least_float32(kappa).dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (kappa,) = ctx.saved_tensors
+        return -grads[0] * _MeanCosine.apply(kappa, ctx.dim), None
+
+
+class _MeanCosine(torch.autograd.Function):
+    """`vmf_mean_cosine` of a tensor; A' = 1 - A^2 - (d-1) A / kappa."""
+
+    @staticmethod
+    def forward(ctx: Any, kappa: Tensor, dim: int) -> Tensor:
+        ctx.save_for_backward(kappa)
+        ctx.dim = dim
+        return bessel_i_ratio(dim / 2 - 1, kappa.double()).to(checks.at_least_float32(kappa).dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (kappa,) = ctx.saved_tensors
+        wide = kappa.double()
+        mean = bessel_i_ratio(ctx.dim / 2 - 1, wide)
+        slope = 1 - mean * mean - (ctx.dim - 1) * mean / wide
+        return grads[0] * slope.to(grads[0].dtype), None

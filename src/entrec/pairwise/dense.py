@@ -1,0 +1,73 @@
+"""The similarities themselves, and the whole matrix of them at once: the reference that every faster way must match."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+NamedSimilarity = Literal["dot", "sqeuclidean", "l1"]
+Similarity = NamedSimilarity | tuple[Literal["lp"], float | Tensor]
+
+# Without a gradient only the row sums are kept, so that the matrix need only exist a few rows at a time.
+_ENTRIES_AT_ONCE = 2**24
+
+
+def logsumexp(a: Tensor, b: Tensor, similarity: Similarity, scale: float | Tensor, exclude_diagonal: bool) -> Tensor:
+    """`entrec.pairwise_logsumexp` for inputs that have been checked and are in float32 or float64."""
+    power = similarity[1] if isinstance(similarity, tuple) else None
+    learnt = any(x.requires_grad for x in (a, b, scale, power) if isinstance(x, Tensor))
+    rows = a.shape[-2]
+    block = rows if learnt and torch.is_grad_enabled() else max(1, _ENTRIES_AT_ONCE // b[..., 0].numel())
+    blocks = [
+        _block_logsumexp(a[..., start : start + block, :], b, similarity, scale, start if exclude_diagonal else None)
+        for start in range(0, rows, block)
+    ]
+    return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-1)
+
+
+def _block_logsumexp(a: Tensor, b: Tensor, similarity: Similarity, scale: float | Tensor, first_excluded: int | None) -> Tensor:
+    # Autocast would turn the product into half precision, whatever the dtype of its inputs.
+    with torch.autocast(device_type=a.device.type, enabled=False):
+        s = scale * all_similarities(a, b, similarity)
+    if first_excluded is not None:
+        row = torch.arange(first_excluded, first_excluded + a.shape[-2], device=a.device)
+        s = s.masked_fill(row[:, None] == torch.arange(b.shape[-2], device=a.device), float("-inf"))
+    return torch.logsumexp(s, dim=-1)
+
+
+def similarities(a: Tensor, b: Tensor, similarity: Similarity) -> Tensor:
+    """The s(a_i, b_i) of matching rows at scale 1, shape (..., k)."""
+    if similarity == "dot":
+        return (a * b).sum(dim=-1)
+    if similarity == "sqeuclidean":
+        return -(a - b).square().sum(dim=-1)
+    if similarity == "l1":
+        return -(a - b).abs().sum(dim=-1)
+    return -_powers(a - b, similarity[1]).sum(dim=-1)
+
+
+def all_similarities(a: Tensor, b: Tensor, similarity: Similarity) -> Tensor:
+    """The s(a_i, b_j) of all pairs at scale 1, shape (..., k, m)."""
+    if similarity == "dot":
+        return a @ b.mT
+    if similarity == "sqeuclidean":
+        return -_squared_distances(a, b)
+    if similarity == "l1":
+        return -torch.cdist(a, b, p=1.0)
+    p = similarity[1]
+    if isinstance(p, Tensor):  # cdist has no gradient in p
+        return -_powers(a.unsqueeze(-2) - b.unsqueeze(-3), p).sum(dim=-1)
+    return -_powers(torch.cdist(a, b, p=p), p)
+
+
+def _squared_distances(a: Tensor, b: Tensor) -> Tensor:
+    """|a|^2 + |b|^2 - 2 a.b, in float64: the terms cancel where a is close to b, and that is where a kernel looks."""
+    wide_a, wide_b = a.double(), b.double()
+    norms = wide_a.square().sum(dim=-1).unsqueeze(-1) + wide_b.square().sum(dim=-1).unsqueeze(-2)
+    return (norms - 2 * wide_a @ wide_b.mT).clamp_min(0).to(a.dtype)
+
+
+def _powers(x: Tensor, p: float | Tensor) -> Tensor:
+    """|x|^p with a zero gradient at x = 0, where the derivative for p < 1 is infinite."""
+    size = x.abs()
+    return torch.where(size > 0, torch.where(size > 0, size, 1.0) ** p, 0.0)

@@ -1,0 +1,14 @@
+"""What every test module shares."""
+
+import pytest
+import torch
+
+from entrec import checks
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    """Every test starts from a fixed seed and a clear flag."""
+    torch.manual_seed(0)
+    for flag in checks._flags.values():
+        flag.zero_()
