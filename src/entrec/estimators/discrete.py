@@ -32,13 +32,17 @@ def discrete_entropy(probs: Tensor, chunks: int = 1, *, validate: bool = True) -
         >>> discrete_entropy(torch.eye(4), chunks=2)  # log 2
         tensor(0.6931)
     """
+    return entropy_of_distribution(batch_marginal(probs, chunks, validate=validate)).mean()
+
+
+def batch_marginal(probs: Tensor, chunks: int = 1, *, validate: bool = True) -> Tensor:
+    """The mean distribution of each chunk of the batch, checked; (k, d) -> (chunks, d)."""
     checks.batch("probs", probs)
     check_chunks(probs.shape[0], chunks)
     values = checks.ValueChecks(validate)
     values.distributions("probs", probs)
     values.raise_or_flag()
-    marginal = checks.at_least_float32(probs).reshape(chunks, -1, probs.shape[1]).mean(dim=1)
-    return entropy_of_distribution(marginal).mean()
+    return checks.at_least_float32(probs).reshape(chunks, -1, probs.shape[1]).mean(dim=1)
 
 
 def entropy_of_distribution(p: Tensor) -> Tensor:
