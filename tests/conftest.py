@@ -5,6 +5,8 @@ import torch
 
 from entrec import checks
 
+torch.set_num_threads(1)  # small tensors: more threads would only wait for each other
+
 
 @pytest.fixture(autouse=True)
 def _fresh() -> None:

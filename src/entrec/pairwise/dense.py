@@ -8,8 +8,10 @@ from torch import Tensor
 NamedSimilarity = Literal["dot", "sqeuclidean", "l1"]
 Similarity = NamedSimilarity | tuple[Literal["lp"], float | Tensor]
 
-# Without a gradient only the row sums are kept, so that the matrix need only exist a few rows at a time.
-_ENTRIES_AT_ONCE = 2**24
+# Without a gradient only the row sums are kept, so the matrix need only exist a few rows at a time: on a CPU as many as
+# stay in its cache (2 to 3 times faster than a block of 2^24 at k = 4096), elsewhere enough to fill the device.
+_ENTRIES_AT_ONCE = {"cpu": 2**18}
+_ENTRIES_AT_ONCE_ELSEWHERE = 2**26
 
 
 def logsumexp(a: Tensor, b: Tensor, similarity: Similarity, scale: float | Tensor, exclude_diagonal: bool) -> Tensor:
@@ -17,7 +19,8 @@ def logsumexp(a: Tensor, b: Tensor, similarity: Similarity, scale: float | Tenso
     power = similarity[1] if isinstance(similarity, tuple) else None
     learnt = any(x.requires_grad for x in (a, b, scale, power) if isinstance(x, Tensor))
     rows = a.shape[-2]
-    block = rows if learnt and torch.is_grad_enabled() else max(1, _ENTRIES_AT_ONCE // b[..., 0].numel())
+    entries = _ENTRIES_AT_ONCE.get(a.device.type, _ENTRIES_AT_ONCE_ELSEWHERE)
+    block = rows if learnt and torch.is_grad_enabled() else max(1, entries // b[..., 0].numel())
     blocks = [
         _block_logsumexp(a[..., start : start + block, :], b, similarity, scale, start if exclude_diagonal else None)
         for start in range(0, rows, block)

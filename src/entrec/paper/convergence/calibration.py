@@ -18,7 +18,7 @@ def run(quick: bool, seed: int, device: str) -> dict[int, list[Curve]]:
     """By dimension: four estimates of each mutual information, all with the true conditional for q."""
     return {
         dim: [
-            Curve(label, "I", [_point(estimate, dim, i, 8 if quick else 200, seed, device) for i in INFORMATION])
+            Curve(label, "I", [_point(estimate, dim, i, 8 if quick else 100, seed, device) for i in INFORMATION])
             for label, estimate in _ESTIMATES.items()
         ]
         for dim in (2, 10)

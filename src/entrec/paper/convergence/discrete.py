@@ -30,7 +30,7 @@ def run(quick: bool, seed: int, device: str) -> DiscreteCurves:
     """One-hot draws of an uneven categorical, their average over chunks, Dirichlet codes, and growing d."""
     p = _uneven(DIM, device)
     sizes = (20, 60, 100, 400, 1600) if quick else (20, 60, 100, 200, 400, 800, 1600, 6400)
-    repeats = {k: min(1500, 200_000 // k) if quick else 5000 for k in sizes}
+    repeats = {k: min(1500, 200_000 // k) if quick else min(5000, 2_000_000 // k) for k in sizes}
     one_hot, chunked, soft, dimension = (
         generator(seed, f"discrete {name}", device) for name in ("one-hot", "chunks", "soft", "d")
     )
@@ -40,7 +40,7 @@ def run(quick: bool, seed: int, device: str) -> DiscreteCurves:
         Curve(f"one-hot, mean of {CHUNKS} chunks", "k", [_one_hot(p, k, CHUNKS, repeats[k], chunked, k) for k in sizes]),
         Curve(f"soft codes, d = {DIM}", "k", [_soft(p, k, repeats[k], soft) for k in sizes]),
         Curve(
-            f"one-hot, k = {k}", "d", [_one_hot(_uneven(d, device), k, 1, 60 if quick else 1000, dimension, d) for d in dims]
+            f"one-hot, k = {k}", "d", [_one_hot(_uneven(d, device), k, 1, 60 if quick else 400, dimension, d) for d in dims]
         ),
         float((p * p.log().square()).sum() - (p * p.log()).sum().square()),
     )

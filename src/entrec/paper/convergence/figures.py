@@ -60,14 +60,14 @@ def joe_against_k(study: Study, ax: Axes) -> None:
     without, with_self = study.entropy.sphere_k[3]
     _bias(ax, without, BLUE, "leave-one-out (bias > 0)")
     _bias(ax, with_self, RED, "with the self term (bias < 0)")
-    _finish(ax, "Joe's, uniform on $S^2$; lines: closed form", "samples k", "|bias| in nats", log=True)
+    _finish(ax, "Joe's estimate, uniform on $S^2$; lines: closed form", "samples k", "|bias| in nats", log=True)
 
 
 def joe_against_width(study: Study, ax: Axes) -> None:
     """Joe's leave-one-out bias against the kernel's width: the exponent is minus the intrinsic dimension."""
     for (dim, curve), colour in zip(study.entropy.sphere_width.items(), (BLUE, ORANGE, GREEN), strict=True):
         _bias(ax, curve, colour, f"$S^{{{dim - 1}}}$, exponent -{dim - 1}")
-    title = "Joe's, leave-one-out, uniform; lines: closed form"
+    title = "Joe's estimate, leave-one-out; lines: closed form"
     _finish(ax, title, r"kernel width $\kappa^{-1/2}$", "bias in nats", log=True)
 
 
@@ -75,7 +75,7 @@ def smoothing(study: Study, ax: Axes) -> None:
     """Joe's bias for many samples on a Gaussian, against h."""
     for (dim, curve), colour in zip(study.entropy.smoothing.items(), (BLUE, ORANGE), strict=False):
         _bias(ax, curve, colour, f"Gaussian in $R^{dim}$")
-    _finish(ax, r"Joe's, many samples; line: closed form, $\to h^4$", "bandwidth h", "bias in nats", log=True)
+    _finish(ax, r"Joe's estimate; line: closed form, $\to h^4$", "bandwidth h", "bias in nats", log=True)
 
 
 def joe_against_dimension(study: Study, ax: Axes) -> None:
@@ -87,7 +87,7 @@ def joe_against_dimension(study: Study, ax: Axes) -> None:
         ax.plot(x, [p.predicted or 0.0 for p in curve.points], "-", color=colour, lw=1, alpha=0.7)
     ax.set_xscale("log")
     _plain_ticks(ax, x)
-    _finish(ax, r"Joe's, uniform sphere, $\kappa$ = 10, k = 1000", "dimension d", "bias in nats")
+    _finish(ax, r"Joe's estimate, uniform, $\kappa$ = 10, k = 1000", "dimension d", "bias in nats")
 
 
 def _rules_panel(index: int) -> Panel:
@@ -102,7 +102,7 @@ def _rules_panel(index: int) -> Panel:
             (rules.balanced, BLUE, r"h $\propto k^{-1/(d+4)}$"),
         ):
             _line(ax, curve, [p.rmse for p in curve.points], colour, label)
-        _finish(ax, f"Joe's, {_tex(rules.distribution.name)}", "samples k", "RMSE in nats", log=True)
+        _finish(ax, f"Joe's estimate, {_tex(rules.distribution.name)}", "samples k", "RMSE in nats", log=True)
         ax.set_ylim(bottom=ax.get_ylim()[0] / 6)  # room for the legend below the curves
         ax.legend(loc="lower left")
 

@@ -41,7 +41,7 @@ class ReconstructionCurve:
 
 def run(quick: bool, seed: int, device: str) -> list[ReconstructionCurve]:
     """Typical pairs, and the pairs that make the variance as large as it can be, on the sphere and in the cube."""
-    sizes = {16: 1000, 64: 1000, 256: 1000, 1024: 500} if quick else dict.fromkeys((16, 64, 256, 1024, 4096), 10000)
+    sizes = {16: 800, 64: 800, 256: 500, 1024: 300} if quick else dict.fromkeys((16, 64, 256, 1024, 4096), 4000)
     curves = []
     for case in _cases():
         stream = generator(seed, f"reconstruction {case.name}", device)

@@ -3,7 +3,8 @@
 import json
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -42,13 +43,14 @@ class Study:
 def run(quick: bool, seed: int = 0, device: str = "cpu", progress: Callable[[str], None] = lambda part: None) -> Study:
     """Run every experiment; `progress` hears the name of each part as it starts."""
     start = time.perf_counter()
-    of_entropy = entropy.run(quick, seed, device, progress)
-    progress("the reconstruction's variance")
-    of_reconstruction = reconstruction.run(quick, seed, device)
-    progress("the discrete plug-in")
-    of_discrete = discrete.run(quick, seed, device)
-    progress("bounds against a known mutual information")
-    of_information = calibration.run(quick, seed, device)
+    with _one_thread():
+        of_entropy = entropy.run(quick, seed, device, progress)
+        progress("the reconstruction's variance")
+        of_reconstruction = reconstruction.run(quick, seed, device)
+        progress("the discrete plug-in")
+        of_discrete = discrete.run(quick, seed, device)
+        progress("bounds against a known mutual information")
+        of_information = calibration.run(quick, seed, device)
     findings = [
         *entropy_findings(of_entropy),
         *reconstruction_findings(of_reconstruction),
@@ -57,6 +59,17 @@ def run(quick: bool, seed: int = 0, device: str = "cpu", progress: Callable[[str
     ]
     seconds = time.perf_counter() - start
     return Study(of_entropy, of_reconstruction, of_discrete, of_information, findings, seconds, quick, seed, device)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Thousands of small operations: more threads gain little, and lose much where the machine has other work."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def write(study: Study, folder: Path) -> list[Path]:
