@@ -12,5 +12,5 @@ torch.set_num_threads(1)  # small tensors: more threads would only wait for each
 def _fresh() -> None:
     """Every test starts from a fixed seed and a clear flag."""
     torch.manual_seed(0)
-    for flag in checks._flags.values():
+    for flag in checks._flags.buffers():
         flag.zero_()

@@ -13,7 +13,7 @@ from numbers import Real
 from typing import Any, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 class Fault(IntFlag):
@@ -32,13 +32,19 @@ _MEANING = {
     Fault.NOT_POSITIVE: "a parameter of a density was not positive",
 }
 
-_flags: dict[torch.device, Tensor] = {}
+
+class _Flags(nn.Module):
+    """One flag per device, each a buffer: torch.compile gives up its CUDA graph where a step writes to other tensors."""
+
+    def on(self, device: torch.device) -> Tensor:
+        """The device's flag, made on first use."""
+        flag = self._buffers.get(str(device))
+        if flag is None:
+            flag = self._buffers[str(device)] = torch.zeros((), dtype=torch.int32, device=device)
+        return flag
 
 
-def _flag_on(device: torch.device) -> Tensor:
-    if device not in _flags:
-        _flags[device] = torch.zeros((), dtype=torch.int32, device=device)
-    return _flags[device]
+_flags = _Flags()
 
 
 def raise_if_invalid() -> None:
@@ -50,7 +56,7 @@ def raise_if_invalid() -> None:
         ValueError: naming each kind of fault that was found.
     """
     found = Fault(0)
-    for flag in _flags.values():
+    for flag in _flags.buffers():
         found |= Fault(int(flag))
         flag.zero_()
     if found:
@@ -123,7 +129,7 @@ class ValueChecks:
         if not self._checks:
             return
         # The flag is fetched on every path, so that it exists before a capture: made during one, it would be the graph's.
-        flag = _flag_on(self._checks[0][0].device)
+        flag = _flags.on(self._checks[0][0].device)
         if torch.compiler.is_compiling() or not self._validate or _capturing(flag.device):
             for holds, fault, _ in self._checks:
                 flag.bitwise_or_((~holds).to(flag.dtype) * int(fault))

@@ -36,10 +36,24 @@ def er_bound(
 
     The inequality holds for the true entropy. Here the entropy is *estimated*, so the value can err on either side:
 
-    - With the self term (the default) it cannot pass log k, as InfoNCE cannot, and is mostly far below I.
-    - With `leave_one_out=True` there is no such ceiling, but the estimate overstates the entropy of k points in many
-      dimensions, so the value **can exceed I**. For 1000 pairs of 2-dimensional Gaussians with I = 2.35 it is about 0.1 nats
-      high, in 10 dimensions several nats: `entrec paper convergence` and `benchmarks/core.py` measure it.
+    - With the self term (the default) and the density as the kernel it cannot pass log k, as InfoNCE cannot, and falls far
+      below I as that nears log k or the dimension grows.
+    - With `leave_one_out=True` there is no such ceiling, and the entropy of few points in many dimensions is overstated, so
+      the value **can exceed I**.
+
+    Measured for 1000 pairs of Gaussians, q the true conditional (`benchmarks/core.py`, `entrec paper convergence`):
+
+    ==================  =============  ===============
+    \                   leave-one-out  with self term
+    ==================  =============  ===============
+    I = 0.5 in R^2      + 0.10         + 0.10
+    I = 2.3 in R^2      + 0.02         - 0.04
+    I = 2.2 in R^10     + 0.57         - 0.85
+    I = 8.0 in R^2      + 17           - 2.2
+    ==================  =============  ===============
+
+    So compare values at equal k, d and kernel, and read a leave-one-out value as a bound only while the kernel is at least
+    as wide as the distance between neighbours.
 
     Args:
         z1: source projections, shape (k, d).

@@ -39,9 +39,7 @@ def run(quick: bool, seed: int, device: str) -> DiscreteCurves:
         Curve(f"one-hot, d = {DIM}", "k", [_one_hot(p, k, 1, repeats[k], one_hot, k) for k in sizes]),
         Curve(f"one-hot, mean of {CHUNKS} chunks", "k", [_one_hot(p, k, CHUNKS, repeats[k], chunked, k) for k in sizes]),
         Curve(f"soft codes, d = {DIM}", "k", [_soft(p, k, repeats[k], soft) for k in sizes]),
-        Curve(
-            f"one-hot, k = {k}", "d", [_one_hot(_uneven(d, device), k, 1, 60 if quick else 400, dimension, d) for d in dims]
-        ),
+        Curve(f"one-hot, k = {k}", "d", [_one_hot(_uneven(d, device), k, 1, 60 if quick else 400, dimension, d) for d in dims]),
         float((p * p.log().square()).sum() - (p * p.log()).sum().square()),
     )
 

@@ -87,7 +87,9 @@ def _rules(distribution: Distribution, quick: bool, stream: Generator) -> RuleCu
 
 def _against_k(distribution: UniformSphere, quick: bool, stream: Generator) -> tuple[Curve, Curve]:
     width = 0.2 if distribution.dim < 5 else 0.4
-    sizes = {128: 300, 256: 200, 512: 100, 1024: 50, 2048: 20} if quick else {256: 1000, 512: 1000, 1024: 500, 2048: 200, 4096: 100}
+    sizes = (
+        {128: 300, 256: 200, 512: 100, 1024: 50, 2048: 20} if quick else {256: 1000, 512: 1000, 1024: 500, 2048: 200, 4096: 100}
+    )
     curves = []
     for leave_one_out, label in ((True, "leave-one-out"), (False, "with the self term")):
         points = [_joe_point(distribution, width, k, repeats, leave_one_out, stream, float(k)) for k, repeats in sizes.items()]
