@@ -197,13 +197,16 @@ def same_device(first: str, a: Tensor, second: str, b: Tensor) -> None:
         raise ValueError(f"{first} and {second} must be on the same device, got {a.device} and {b.device}")
 
 
-def positive(name: str, x: Any) -> float | Tensor:
-    """`x` is a positive finite number, or a floating-point tensor of them (one that may be learnt)."""
+def positive(name: str, x: Any, values: ValueChecks | None = None) -> float | Tensor:
+    """`x` is a positive finite number, or a floating-point tensor of them, which joins `values` or is looked at now."""
     if isinstance(x, Tensor):
         floating(name, x)
-        values = ValueChecks()
-        values.positive(name, x)
-        values.raise_or_flag()
+        if values is not None:
+            values.positive(name, x)
+            return x
+        now = ValueChecks()
+        now.positive(name, x)
+        now.raise_or_flag()
         return x
     if isinstance(x, bool) or not isinstance(x, Real):
         raise TypeError(f"{name} must be a number or a floating-point tensor, got {type(x).__name__}")

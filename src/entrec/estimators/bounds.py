@@ -6,10 +6,9 @@ from typing import NamedTuple
 from torch import Tensor
 
 from entrec import checks
-from entrec.estimators.densities import Density, check_density, check_values, log_kernel, on_space
+from entrec.estimators.densities import Density, check_density, check_values, log_kernel, log_kernel_sum
 from entrec.estimators.entropy import Estimator, unnormalised_entropy
 from entrec.estimators.reconstruction import unnormalised_reconstruction
-from entrec.pairwise import dense
 
 
 class ERBound(NamedTuple):
@@ -94,8 +93,7 @@ def infonce_bound(z1: Tensor, z2: Tensor, density: Density, *, validate: bool = 
     """
     check_density("density", density)
     z1, z2 = _pair(z1, z2, 1, validate, density)
-    z1, z2 = on_space(density, z1), on_space(density, z2)
-    log_sum = dense.logsumexp(z1, z2, density.similarity, density.factor, exclude_diagonal=False)
+    log_sum = log_kernel_sum(density, z1, z2, exclude_diagonal=False)
     return (log_kernel(density, z2, z1) - log_sum).mean() + math.log(len(z1))
 
 

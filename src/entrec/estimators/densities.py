@@ -14,8 +14,8 @@ from torch import Tensor
 
 from entrec import checks
 from entrec.estimators import sphere
-from entrec.pairwise import Similarity
-from entrec.pairwise.dense import similarities
+from entrec.pairwise import Similarity, dense
+from entrec.pairwise.dense import similarity_of_difference
 
 Parameter = float | Tensor
 
@@ -28,39 +28,63 @@ class Density(Protocol):
 
     @property
     def similarity(self) -> Similarity:
-        """Which of the pairwise similarities s is."""
+        """Which of the pairwise similarities s is: the dot product on the sphere, one of the others in R^d."""
 
     @property
     def factor(self) -> Parameter:
         """What that similarity is multiplied by."""
 
+    @property
+    def unit(self) -> Parameter:
+        """The length that differences in R^d are measured in before the similarity sees them; 1 on the sphere."""
+
+    @property
+    def parameters(self) -> dict[str, Parameter]:
+        """The parameters by name; those that are tensors are checked to be positive at every use, as training moves them."""
+
     def log_normalizer(self, dim: int) -> Parameter:
         """The constant log C in `dim` dimensions, in nats."""
 
 
-def on_space(density: Density, z: Tensor) -> Tensor:
-    """Z on the density's space: directions on the sphere, z itself in R^d."""
-    return sphere.to_sphere(z) if density.on_sphere else z
-
-
 def log_kernel(density: Density, z: Tensor, given: Tensor) -> Tensor:
-    """Log q(z_i | given_i) without its constant, for matching rows on the density's space, unchecked."""
-    return density.factor * similarities(z, given, density.similarity)
+    """Log q(z_i | given_i) without its constant, for matching rows, unchecked; (..., d), (..., d) -> (...)."""
+    if density.on_sphere:
+        return density.factor * (sphere.to_sphere(z) * sphere.to_sphere(given)).sum(dim=-1)
+    return density.factor * similarity_of_difference((z - given) / density.unit, density.similarity)
+
+
+def log_kernel_sum(density: Density, z: Tensor, given: Tensor, exclude_diagonal: bool) -> Tensor:
+    """Log sum_j q(z_i | given_j) without its constant, unchecked; (..., k, d), (..., m, d) -> (..., k)."""
+    if density.on_sphere:
+        points = sphere.to_sphere(z)
+        carriers = points if given is z else sphere.to_sphere(given)
+    else:
+        # Dividing rounds, so the common part of all points goes first: kernels see differences alone.
+        origin = given.detach().double().mean(dim=-2, keepdim=True).to(given.dtype)
+        points = (z - origin) / density.unit
+        carriers = points if given is z else (given - origin) / density.unit
+    return dense.logsumexp(points, carriers, density.similarity, density.factor, exclude_diagonal)
 
 
 def check_values(values: checks.ValueChecks, density: Density, **points: Tensor) -> None:
-    """The value checks that points must pass to be looked at by this density."""
+    """The value checks that points, and the density's own parameters, must pass."""
     for name, z in points.items():
         if density.on_sphere:
             values.directions(name, z)
         else:
             values.finite(name, z)
+    for name, parameter in density.parameters.items():
+        if isinstance(parameter, Tensor):
+            checks.single(name, parameter)
+            values.positive(name, parameter)
 
 
 def check_density(name: str, density: object) -> None:
     """`density` is one: an object with the members of `Density`."""
     if not isinstance(density, Density) or isinstance(density, type):
         raise TypeError(f"{name} must be a density such as VonMisesFisher(kappa=10.0) or Gaussian(sigma=1.0), got {density!r}")
+    if density.on_sphere != (density.similarity == "dot"):
+        raise ValueError(f"{name} must have the similarity 'dot' on the sphere and another in R^d, got {density!r}")
 
 
 def _log_prob(density: Density, z: Tensor, given: Tensor, validate: bool) -> Tensor:
@@ -71,7 +95,7 @@ def _log_prob(density: Density, z: Tensor, given: Tensor, validate: bool) -> Ten
     check_values(values, density, z=z, given=given)
     values.raise_or_flag()
     z, given = checks.same_dtype(z, given)
-    return log_kernel(density, on_space(density, z), on_space(density, given)) + density.log_normalizer(z.shape[-1])
+    return log_kernel(density, z, given) + density.log_normalizer(z.shape[-1])
 
 
 @dataclass(frozen=True)
@@ -104,7 +128,17 @@ class VonMisesFisher:
     @property
     def factor(self) -> Parameter:
         """Kappa."""
-        return self.kappa
+        return _wide(self.kappa)
+
+    @property
+    def unit(self) -> Parameter:
+        """1: directions have no scale."""
+        return 1.0
+
+    @property
+    def parameters(self) -> dict[str, Parameter]:
+        """Kappa."""
+        return {"kappa": self.kappa}
 
     def log_normalizer(self, dim: int) -> Parameter:
         r""":math:`\log C_d = \nu \log \kappa - \frac d2 \log 2\pi - \log I_\nu(\kappa)`, nu = d/2 - 1; to 13 digits."""
@@ -145,8 +179,18 @@ class Gaussian:
 
     @property
     def factor(self) -> Parameter:
-        r""":math:`1 / (2\sigma^2)`."""
-        return 0.5 / self.sigma**2
+        """1/2."""
+        return 0.5
+
+    @property
+    def unit(self) -> Parameter:
+        """Sigma."""
+        return _wide(self.sigma)
+
+    @property
+    def parameters(self) -> dict[str, Parameter]:
+        """Sigma."""
+        return {"sigma": self.sigma}
 
     def log_normalizer(self, dim: int) -> Parameter:
         r""":math:`-\frac d2 \log 2\pi - d \log \sigma`."""
@@ -154,7 +198,7 @@ class Gaussian:
 
     def entropy(self, dim: int) -> Parameter:
         r"""Differential entropy :math:`\frac d2 \log(2\pi e \sigma^2)`, in nats."""
-        return dim / 2 - self.log_normalizer(dim)
+        return -self.log_normalizer(dim) + dim / 2
 
     def log_prob(self, z: Tensor, given: Tensor, *, validate: bool = True) -> Tensor:
         """Log q(z_i | given_i) of each row, in nats; shapes (k, d), (k, d) -> (k,)."""
@@ -187,8 +231,18 @@ class Laplace:
 
     @property
     def factor(self) -> Parameter:
-        """1 / b."""
-        return 1 / self.scale
+        """1."""
+        return 1.0
+
+    @property
+    def unit(self) -> Parameter:
+        """The scale b."""
+        return _wide(self.scale)
+
+    @property
+    def parameters(self) -> dict[str, Parameter]:
+        """The scale."""
+        return {"scale": self.scale}
 
     def log_normalizer(self, dim: int) -> Parameter:
         r""":math:`-d \log 2b`."""
@@ -196,7 +250,7 @@ class Laplace:
 
     def entropy(self, dim: int) -> Parameter:
         r"""Differential entropy :math:`d (1 + \log 2b)`, in nats."""
-        return dim - self.log_normalizer(dim)
+        return -self.log_normalizer(dim) + dim
 
     def log_prob(self, z: Tensor, given: Tensor, *, validate: bool = True) -> Tensor:
         """Log q(z_i | given_i) of each row, in nats; shapes (k, d), (k, d) -> (k,)."""
@@ -230,21 +284,32 @@ class GeneralizedNormal:
     @property
     def similarity(self) -> Similarity:
         """Minus the summed powers of the differences."""
-        return ("lp", self.beta)
+        return ("lp", _wide(self.beta))
 
     @property
     def factor(self) -> Parameter:
-        r""":math:`\alpha^{-\beta}`."""
-        return self.scale**-self.beta
+        """1."""
+        return 1.0
+
+    @property
+    def unit(self) -> Parameter:
+        """The scale alpha."""
+        return _wide(self.scale)
+
+    @property
+    def parameters(self) -> dict[str, Parameter]:
+        """Beta and the scale."""
+        return {"beta": self.beta, "scale": self.scale}
 
     def log_normalizer(self, dim: int) -> Parameter:
         r""":math:`d \log \beta - d \log 2\alpha - d \log \Gamma(1/\beta)`."""
-        log_gamma = torch.lgamma(1 / self.beta) if isinstance(self.beta, Tensor) else math.lgamma(1 / self.beta)
+        inverse = 1 / _wide(self.beta)
+        log_gamma = torch.lgamma(inverse) if isinstance(inverse, Tensor) else math.lgamma(inverse)
         return checks.whole("dim", dim, 1) * (_log(self.beta) - math.log(2) - _log(self.scale) - log_gamma)
 
     def entropy(self, dim: int) -> Parameter:
         r"""Differential entropy :math:`d / \beta - \log C`, in nats."""
-        return dim / self.beta - self.log_normalizer(dim)
+        return -self.log_normalizer(dim) + dim / _wide(self.beta)
 
     def log_prob(self, z: Tensor, given: Tensor, *, validate: bool = True) -> Tensor:
         """Log q(z_i | given_i) of each row, in nats; shapes (k, d), (k, d) -> (k,)."""
@@ -256,4 +321,10 @@ class GeneralizedNormal:
 
 
 def _log(x: Parameter) -> Parameter:
+    x = _wide(x)
     return torch.log(x) if isinstance(x, Tensor) else math.log(x)
+
+
+def _wide(x: Parameter) -> Parameter:
+    """A parameter to compute with: float32 at the least."""
+    return checks.at_least_float32(x) if isinstance(x, Tensor) else x

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from entrec import checks
-from entrec.estimators.densities import Density, check_density, check_values, on_space
-from entrec.pairwise import dense
+from entrec.estimators.densities import Density, check_density, check_values, log_kernel_sum
 
 Estimator = Literal["joe", "plugin"]
 
@@ -115,10 +114,7 @@ def unnormalised_entropy(z: Tensor, kernel: Density, estimator: Estimator, leave
 
 def log_kernel_mean(z: Tensor, kernel: Density, reference: Tensor, leave_one_out: bool) -> Tensor:
     """The log-density estimate without the kernel's log C, unchecked; (..., k, d), (..., m, d) -> (..., k)."""
-    points = on_space(kernel, z)
-    carriers = points if reference is z else on_space(kernel, reference)
-    log_sum = dense.logsumexp(points, carriers, kernel.similarity, kernel.factor, leave_one_out)
-    return log_sum - math.log(carriers.shape[-2] - leave_one_out)
+    return log_kernel_sum(kernel, z, reference, leave_one_out) - math.log(reference.shape[-2] - leave_one_out)
 
 
 def _least_rows(leave_one_out: bool) -> tuple[int, str]:

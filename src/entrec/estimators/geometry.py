@@ -37,7 +37,7 @@ def alignment(z1: Tensor, z2: Tensor, alpha: float = 2.0, *, validate: bool = Tr
 
 def distances_on_sphere(z1: Tensor, z2: Tensor, alpha: float) -> Tensor:
     """The distances to the power alpha of matching rows' directions, unchecked; zero gradient where they are equal."""
-    squared = -dense.similarities(to_sphere(z1), to_sphere(z2), "sqeuclidean")
+    squared = -dense.similarity_of_difference(to_sphere(z1) - to_sphere(z2), "sqeuclidean")
     return torch.where(squared > 0, torch.where(squared > 0, squared, 1.0) ** (alpha / 2), 0.0)
 
 

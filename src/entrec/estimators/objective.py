@@ -135,6 +135,9 @@ def _stack_views(
     views: Sequence[Tensor], targets: Sequence[Tensor] | None, predictions: Sequence[Tensor] | None, least_rows: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Student views (V, k, d), targets (T, k, d) without gradient and sources (V, k, d), in float32 or better."""
+    for name, group in (("views", views), ("targets", targets), ("predictions", predictions)):
+        if group is not None and not isinstance(group, Sequence | Tensor):
+            raise TypeError(f"{name} must be a sequence of tensors, one per view, got {type(group).__name__}")
     if len(views) < 2:
         raise ValueError(f"views must be at least 2 tensors, got {len(views)}")
     if targets is not None and not 1 <= len(targets) <= len(views):

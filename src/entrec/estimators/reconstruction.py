@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from entrec import checks
-from entrec.estimators.densities import Density, check_density, check_values, log_kernel, on_space
+from entrec.estimators.densities import Density, check_density, check_values, log_kernel
 
 
 def reconstruction(z_target: Tensor, z_source: Tensor, density: Density, *, validate: bool = True) -> Tensor:
@@ -42,4 +42,4 @@ def reconstruction(z_target: Tensor, z_source: Tensor, density: Density, *, vali
 
 def unnormalised_reconstruction(z_target: Tensor, z_source: Tensor, density: Density) -> Tensor:
     """The reconstruction without the density's log C, unchecked; mean over all leading dimensions of (..., k, d)."""
-    return log_kernel(density, on_space(density, z_target), on_space(density, z_source)).mean()
+    return log_kernel(density, z_target, z_source).mean()

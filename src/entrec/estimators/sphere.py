@@ -1,6 +1,7 @@
 r"""Constants of the unit sphere S^{d-1} in R^d and of the von Mises-Fisher distribution on it, in nats."""
 
 import math
+import operator
 from typing import Any, cast
 
 import torch
@@ -37,6 +38,7 @@ def vmf_log_normalizer(kappa: float | Tensor, dim: int) -> float | Tensor:
 
     .. math:: C_d(\kappa) = \frac{\kappa^\nu}{(2\pi)^{d/2} I_\nu(\kappa)}, \quad \nu = d/2 - 1
     """
+    dim = operator.index(dim)  # in compiled code a dimension may be a symbol, and the series must not be traced with it
     if isinstance(kappa, Tensor):
         return cast(Tensor, _LogNormalizer.apply(kappa, dim))
     return -log_bessel_i_over_power(dim / 2 - 1, kappa) - dim / 2 * math.log(2 * math.pi)
@@ -44,6 +46,7 @@ def vmf_log_normalizer(kappa: float | Tensor, dim: int) -> float | Tensor:
 
 def vmf_mean_cosine(kappa: float | Tensor, dim: int) -> float | Tensor:
     r"""Mean of cos(z, mean direction) under von Mises-Fisher: the ratio :math:`A_d = I_{d/2}(\kappa) / I_{d/2-1}(\kappa)`."""
+    dim = operator.index(dim)
     if isinstance(kappa, Tensor):
         return cast(Tensor, _MeanCosine.apply(kappa, dim))
     return bessel_i_ratio(dim / 2 - 1, kappa)

@@ -16,37 +16,42 @@ _ENTRIES_AT_ONCE_ELSEWHERE = 2**26
 
 def logsumexp(a: Tensor, b: Tensor, similarity: Similarity, scale: float | Tensor, exclude_diagonal: bool) -> Tensor:
     """`entrec.pairwise_logsumexp` for inputs that have been checked and are in float32 or float64."""
-    power = similarity[1] if isinstance(similarity, tuple) else None
-    learnt = any(x.requires_grad for x in (a, b, scale, power) if isinstance(x, Tensor))
+    learnt = any(x.requires_grad for x in (a, b, scale, _exponent(similarity)) if isinstance(x, Tensor))
     rows = a.shape[-2]
     entries = _ENTRIES_AT_ONCE.get(a.device.type, _ENTRIES_AT_ONCE_ELSEWHERE)
     block = rows if learnt and torch.is_grad_enabled() else max(1, entries // b[..., 0].numel())
+    diagonal = None
+    if exclude_diagonal:
+        diagonal = float("-inf")
+    elif a is b and similarity == "sqeuclidean":
+        diagonal = 0.0  # a point's distance to itself, which a difference of rounded squares need not give
     blocks = [
-        _block_logsumexp(a[..., start : start + block, :], b, similarity, scale, start if exclude_diagonal else None)
+        _block_logsumexp(a[..., start : start + block, :], b, similarity, scale, diagonal, start)
         for start in range(0, rows, block)
     ]
     return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-1)
 
 
-def _block_logsumexp(a: Tensor, b: Tensor, similarity: Similarity, scale: float | Tensor, first_excluded: int | None) -> Tensor:
+def _block_logsumexp(
+    a: Tensor, b: Tensor, similarity: Similarity, scale: float | Tensor, diagonal: float | None, start: int
+) -> Tensor:
+    """The rows from `start` on; `diagonal` stands in for the similarities of equal indices."""
     # Autocast would turn the product into half precision, whatever the dtype of its inputs.
     with torch.autocast(device_type=a.device.type, enabled=False):
         s = scale * all_similarities(a, b, similarity)
-    if first_excluded is not None:
-        row = torch.arange(first_excluded, first_excluded + a.shape[-2], device=a.device)
-        s = s.masked_fill(row[:, None] == torch.arange(b.shape[-2], device=a.device), float("-inf"))
+    if diagonal is not None:
+        row = torch.arange(start, start + a.shape[-2], device=a.device)
+        s = s.masked_fill(row[:, None] == torch.arange(b.shape[-2], device=a.device), diagonal)
     return torch.logsumexp(s, dim=-1)
 
 
-def similarities(a: Tensor, b: Tensor, similarity: Similarity) -> Tensor:
-    """The s(a_i, b_i) of matching rows at scale 1, shape (..., k)."""
-    if similarity == "dot":
-        return (a * b).sum(dim=-1)
+def similarity_of_difference(x: Tensor, similarity: Similarity) -> Tensor:
+    """The s(a_i, b_i) of single pairs at scale 1, from x = a_i - b_i (so not "dot"); (..., d) -> (...)."""
     if similarity == "sqeuclidean":
-        return -(a - b).square().sum(dim=-1)
+        return -x.square().sum(dim=-1)
     if similarity == "l1":
-        return -(a - b).abs().sum(dim=-1)
-    return -_powers(a - b, similarity[1]).sum(dim=-1)
+        return -x.abs().sum(dim=-1)
+    return -_powers(x, _exponent(similarity)).sum(dim=-1)
 
 
 def all_similarities(a: Tensor, b: Tensor, similarity: Similarity) -> Tensor:
@@ -57,17 +62,23 @@ def all_similarities(a: Tensor, b: Tensor, similarity: Similarity) -> Tensor:
         return -_squared_distances(a, b)
     if similarity == "l1":
         return -torch.cdist(a, b, p=1.0)
-    p = similarity[1]
-    if isinstance(p, Tensor):  # cdist has no gradient in p
-        return -_powers(a.unsqueeze(-2) - b.unsqueeze(-3), p).sum(dim=-1)
-    return -_powers(torch.cdist(a, b, p=p), p)
+    p = _exponent(similarity)
+    if isinstance(p, Tensor) or p < 0.5:  # cdist has no gradient in p, and its root overflows where p is small
+        return similarity_of_difference(a.unsqueeze(-2) - b.unsqueeze(-3), similarity)
+    return -_powers(torch.cdist(a, b, p=p, compute_mode="donot_use_mm_for_euclid_dist"), p)
 
 
 def _squared_distances(a: Tensor, b: Tensor) -> Tensor:
-    """|a|^2 + |b|^2 - 2 a.b, in float64: the terms cancel where a is close to b, and that is where a kernel looks."""
+    """|a|^2 + |b|^2 - 2 a.b, centred and in float64: the terms cancel where a is close to b, where a kernel looks."""
     wide_a, wide_b = a.double(), b.double()
+    origin = wide_b.detach().mean(dim=-2, keepdim=True)
+    wide_a, wide_b = wide_a - origin, wide_b - origin
     norms = wide_a.square().sum(dim=-1).unsqueeze(-1) + wide_b.square().sum(dim=-1).unsqueeze(-2)
     return (norms - 2 * wide_a @ wide_b.mT).clamp_min(0).to(a.dtype)
+
+
+def _exponent(similarity: Similarity) -> float | Tensor:
+    return similarity[1] if isinstance(similarity, tuple) else 2.0
 
 
 def _powers(x: Tensor, p: float | Tensor) -> Tensor:

@@ -52,11 +52,10 @@ def pairwise_logsumexp(
     if exclude_diagonal and b.shape[-2] == 1:
         raise ValueError("exclude_diagonal leaves no pair: b must have at least 2 rows, got 1")
     checks.same_device("a", a, "b", b)
-    similarity = _similarity(similarity)
-    scale = checks.positive("scale", scale)
-    checks.single("scale", scale)
-
     values = checks.ValueChecks(validate)
+    similarity = _similarity(similarity, values)
+    scale = checks.positive("scale", scale, values)
+    checks.single("scale", scale)
     values.finite("a", a)
     values.finite("b", b)
     values.raise_or_flag()
@@ -64,9 +63,11 @@ def pairwise_logsumexp(
     return dense.logsumexp(a, b, similarity, scale, exclude_diagonal)
 
 
-def _similarity(similarity: Any) -> Similarity:
+def _similarity(similarity: Any, values: checks.ValueChecks) -> Similarity:
     if isinstance(similarity, tuple) and len(similarity) == 2 and similarity[0] == "lp":
-        return ("lp", checks.positive("p of ('lp', p)", similarity[1]))
+        p = checks.positive("p of ('lp', p)", similarity[1], values)
+        checks.single("p of ('lp', p)", p)
+        return ("lp", p)
     names = get_args(NamedSimilarity)
     for name in names:
         if similarity == name:
