@@ -40,7 +40,8 @@ class _Flags(nn.Module):
         """The device's flag, made on first use."""
         flag = self._buffers.get(str(device))
         if flag is None:
-            flag = self._buffers[str(device)] = torch.zeros((), dtype=torch.int32, device=device)
+            with torch.inference_mode(False):  # made under inference mode, it could not be written to outside
+                flag = self._buffers[str(device)] = torch.zeros((), dtype=torch.int32, device=device)
         return flag
 
 
@@ -101,10 +102,10 @@ class ValueChecks:
             )
         )
 
-    def distributions(self, name: str, p: Tensor) -> None:
-        """Every row of `p` is non-negative and sums to one, within the rounding of its dtype."""
+    def distributions(self, name: str, p: Tensor, rounded_to: torch.dtype | None = None) -> None:
+        """Every row of `p` is non-negative and sums to one, within the rounding of its dtype (or of the one it had)."""
         self.finite(name, p)
-        info = torch.finfo(p.dtype)
+        info = torch.finfo(rounded_to or p.dtype)
         # Half precision rounds each entry, and the smallest ones to a multiple of the least number above zero.
         self._sums_to_one(name, p, 4 * info.eps + p.shape[-1] * info.smallest_normal * info.eps)
 

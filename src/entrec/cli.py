@@ -70,12 +70,12 @@ def convergence(
         progress.update(task, description="drawing")
         paths = experiment.write(study, out)
 
-    console.print("The statements of the paper's Appendix A on its estimators, measured\n", style="bold")
+    console.print("The paper's statements on its estimators, measured\n", style="bold")
     rows = Table.grid(padding=(0, 2))
     rows.add_column(justify="right", no_wrap=True)
     rows.add_column()
     for finding in study.findings:
-        colour = "green" if finding.verdict == "holds" else "red"
+        colour = {"holds": "green", "does not hold": "red"}.get(finding.verdict, "yellow")
         text = f"[bold]{escape(finding.statement)}[/bold]\nmeasured: {escape(finding.measured)}"
         if finding.instead:
             text += f"\nwhat holds: {escape(finding.instead)}"

@@ -206,7 +206,7 @@ class UnitGaussian:
     unit: float = 1.0
 
     @property
-    def parameters(self) -> dict[str, float | Tensor]:
+    def arguments(self) -> dict[str, float | Tensor]:
         return {}
 
     def log_normalizer(self, dim: int) -> float:

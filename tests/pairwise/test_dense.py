@@ -56,6 +56,16 @@ def test_distances_of_close_points_far_from_the_origin_keep_their_digits(similar
     torch.testing.assert_close(value, torch.tensor(exact, dtype=torch.float64), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("similarity", EVERY_SIMILARITY[1:], ids=str)
+def test_distances_within_clusters_keep_their_digits_where_no_origin_is_near_all_of_them(similarity: Similarity) -> None:
+    centres = 1000 * torch.tensor([[1.0], [-1.0]]).repeat(20, 3)
+    a = centres + torch.randn(40, 3)
+    b = a + 0.05 * torch.randn(40, 3)
+    exact = [[by_hand(x, y, similarity) for y in b.double().tolist()] for x in a.double().tolist()]
+    value = dense.all_similarities(a, b, similarity).double()
+    torch.testing.assert_close(value, torch.tensor(exact, dtype=torch.float64), rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("k", [10, 60])
 @pytest.mark.parametrize("similarity", EVERY_SIMILARITY[1:], ids=str)
 def test_no_point_is_at_a_distance_from_itself(similarity: Similarity, k: int) -> None:

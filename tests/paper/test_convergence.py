@@ -25,9 +25,10 @@ def test_every_statement_is_measured_as_derived(study: Study) -> None:
 
 
 def test_verdicts_on_the_paper(study: Study) -> None:
-    fails = {f.statement.split(":")[0] for f in study.findings if f.verdict == "does not hold"}
+    fails = {f.statement.split(":")[0].split(" (")[0] for f in study.findings if f.verdict == "does not hold"}
     assert fails == {"Joe", "Plug-in", "Reconstruction", "Discrete plug-in"}
-    assert sum(f.verdict == "does not hold" for f in study.findings) == 7
+    assert sum(f.verdict == "does not hold" for f in study.findings) == 6
+    assert sum(f.verdict == "holds" for f in study.findings) == 8
 
 
 def test_one_hot_bias_is_half_the_degrees_of_freedom_over_k(study: Study) -> None:
@@ -86,7 +87,7 @@ def test_the_plugin_approaches_its_limit_and_leaves_the_entropy(study: Study) ->
 def test_with_the_exact_entropy_no_estimate_exceeds_the_information(study: Study) -> None:
     for curves in study.calibration.values():
         exact, leave_one_out, with_self, infonce = curves
-        assert all(p.bias <= 3.5 * p.bias_se for p in exact.points)
+        assert all(abs(p.bias) <= 4 * p.bias_se for p in exact.points)
         assert any(p.bias > 5 * p.bias_se for p in leave_one_out.points)
         assert all(p.x + p.bias < math.log(1000) for p in (*with_self.points, *infonce.points))
 

@@ -17,6 +17,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from entrec.estimators.compiling import as_constant
+
 _TERMS = 12  # of Debye's series
 _LEAST_ORDER = 20.0  # where that many terms leave an error below a double's rounding
 
@@ -34,7 +36,7 @@ def bessel_i_ratio(order: float, x: Number) -> Number:
 
 
 def _log_and_ratio(order: float, x: Number) -> tuple[Number, Number]:
-    steps = max(0, math.ceil(_LEAST_ORDER - order))
+    steps = max(0, math.ceil(as_constant(_LEAST_ORDER) - order))
     m = order + steps
     sum_u, sum_w = _debye_polynomials(m)
 
@@ -68,20 +70,26 @@ def _debye_terms() -> tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]:
 
 
 _DEBYE = _debye_terms()
-_polynomials: dict[float, tuple[list[float], list[float]]] = {}  # a plain dict: torch.compile warns of functools' cache
+_polynomials: dict[float, tuple[list[float], list[float]]] = {}
 
 
 def _debye_polynomials(order: float) -> tuple[list[float], list[float]]:
-    r"""Coefficients in p of :math:`\sum_k U_k(p) / \nu^k` and of :math:`\sum_k W_k(p) / \nu^k`."""
+    r"""Coefficients in p of :math:`\sum_k U_k(p) / \nu^k` and of :math:`\sum_k W_k(p) / \nu^k`, remembered by order."""
+    if torch.compiler.is_compiling():  # which folds them into constants, and cannot follow a memory that changes
+        return _sum_debye(order)
     if order not in _polynomials:
-        sum_u, sum_w = [0.0] * (3 * _TERMS + 1), [0.0] * (3 * _TERMS + 1)
-        for k, (u, w) in enumerate(_DEBYE):
-            for power, coefficient in enumerate(u):
-                sum_u[power] += coefficient / order**k
-            for power, coefficient in enumerate(w):
-                sum_w[power] += coefficient / order**k
-        _polynomials[order] = (sum_u, sum_w)
+        _polynomials[order] = _sum_debye(order)
     return _polynomials[order]
+
+
+def _sum_debye(order: float) -> tuple[list[float], list[float]]:
+    sum_u, sum_w = [0.0] * (3 * as_constant(_TERMS) + 1), [0.0] * (3 * as_constant(_TERMS) + 1)
+    for k, (u, w) in enumerate(as_constant(_DEBYE)):
+        for power, coefficient in enumerate(u):
+            sum_u[power] += coefficient / order**k
+        for power, coefficient in enumerate(w):
+            sum_w[power] += coefficient / order**k
+    return sum_u, sum_w
 
 
 def _horner(coefficients: list[float], p: Number) -> Number:

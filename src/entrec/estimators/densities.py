@@ -7,7 +7,7 @@ sphere only the direction of a vector counts, in R^d vectors stay as they are.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -39,7 +39,7 @@ class Density(Protocol):
         """The length that differences in R^d are measured in before the similarity sees them; 1 on the sphere."""
 
     @property
-    def parameters(self) -> dict[str, Parameter]:
+    def arguments(self) -> dict[str, Parameter]:
         """The parameters by name; those that are tensors are checked to be positive at every use, as training moves them."""
 
     def log_normalizer(self, dim: int) -> Parameter:
@@ -70,18 +70,24 @@ def check_values(values: checks.ValueChecks, density: Density, **points: Tensor)
     """The value checks that points, and the density's own parameters, must pass."""
     for name, z in points.items():
         if density.on_sphere:
+            if z.shape[-1] < 2:
+                raise ValueError(f"{name} must have at least 2 columns to lie on a sphere, got shape {tuple(z.shape)}")
             values.directions(name, z)
         else:
             values.finite(name, z)
-    for name, parameter in density.parameters.items():
+    for name, parameter in density.arguments.items():
         if isinstance(parameter, Tensor):
             checks.single(name, parameter)
             values.positive(name, parameter)
 
 
-def check_density(name: str, density: object) -> None:
+_MEMBERS = ("on_sphere", "similarity", "factor", "unit", "arguments", "log_normalizer")
+
+
+def check_density(name: str, density: Any) -> None:
     """`density` is one: an object with the members of `Density`."""
-    if not isinstance(density, Density) or isinstance(density, type):
+    # Not isinstance(density, Density): torch.compile takes that for False where the density is made inside the graph.
+    if isinstance(density, type) or not all(hasattr(density, member) for member in _MEMBERS):
         raise TypeError(f"{name} must be a density such as VonMisesFisher(kappa=10.0) or Gaussian(sigma=1.0), got {density!r}")
     if density.on_sphere != (density.similarity == "dot"):
         raise ValueError(f"{name} must have the similarity 'dot' on the sphere and another in R^d, got {density!r}")
@@ -136,17 +142,18 @@ class VonMisesFisher:
         return 1.0
 
     @property
-    def parameters(self) -> dict[str, Parameter]:
+    def arguments(self) -> dict[str, Parameter]:
         """Kappa."""
         return {"kappa": self.kappa}
 
     def log_normalizer(self, dim: int) -> Parameter:
         r""":math:`\log C_d = \nu \log \kappa - \frac d2 \log 2\pi - \log I_\nu(\kappa)`, nu = d/2 - 1; to 13 digits."""
-        return sphere.vmf_log_normalizer(self.kappa, checks.whole("dim", dim, 2))
+        return sphere.vmf_log_normalizer(_wide(self.kappa), checks.whole("dim", dim, 2))
 
     def entropy(self, dim: int) -> Parameter:
         r"""Differential entropy :math:`-\log C_d - \kappa A_d(\kappa)`, in nats."""
-        return -self.log_normalizer(dim) - self.kappa * sphere.vmf_mean_cosine(self.kappa, dim)
+        kappa = _wide(self.kappa)
+        return -self.log_normalizer(dim) - kappa * sphere.vmf_mean_cosine(kappa, dim)
 
     def log_prob(self, z: Tensor, given: Tensor, *, validate: bool = True) -> Tensor:
         """Log q(z_i | given_i) of each row, in nats; shapes (k, d), (k, d) -> (k,)."""
@@ -188,7 +195,7 @@ class Gaussian:
         return _wide(self.sigma)
 
     @property
-    def parameters(self) -> dict[str, Parameter]:
+    def arguments(self) -> dict[str, Parameter]:
         """Sigma."""
         return {"sigma": self.sigma}
 
@@ -240,7 +247,7 @@ class Laplace:
         return _wide(self.scale)
 
     @property
-    def parameters(self) -> dict[str, Parameter]:
+    def arguments(self) -> dict[str, Parameter]:
         """The scale."""
         return {"scale": self.scale}
 
@@ -297,7 +304,7 @@ class GeneralizedNormal:
         return _wide(self.scale)
 
     @property
-    def parameters(self) -> dict[str, Parameter]:
+    def arguments(self) -> dict[str, Parameter]:
         """Beta and the scale."""
         return {"beta": self.beta, "scale": self.scale}
 
@@ -326,5 +333,7 @@ def _log(x: Parameter) -> Parameter:
 
 
 def _wide(x: Parameter) -> Parameter:
-    """A parameter to compute with: float32 at the least."""
-    return checks.at_least_float32(x) if isinstance(x, Tensor) else x
+    """A parameter to compute with: float32 at the least, and a single one without dimensions, so that scalars stay scalar."""
+    if not isinstance(x, Tensor):
+        return x
+    return checks.at_least_float32(x.reshape(()) if x.numel() == 1 else x)

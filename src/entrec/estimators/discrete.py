@@ -1,11 +1,10 @@
 """Entropy and reconstruction of discrete surrogates W (ER paper, Appendix A.2), in nats."""
 
-import math
-
 import torch
 from torch import Tensor
 
 from entrec import checks
+from entrec.estimators.compiling import log_count
 
 
 def discrete_entropy(probs: Tensor, chunks: int = 1, *, validate: bool = True) -> Tensor:
@@ -53,7 +52,9 @@ def entropy_of_distribution(p: Tensor) -> Tensor:
 def discrete_entropy_from_log_probs(log_probs: Tensor, chunks: int) -> Tensor:
     """`discrete_entropy` in the log domain, unchecked, (..., k, d) -> (...): probabilities that underflow keep a gradient."""
     *leading, k, d = log_probs.shape
-    log_marginal = torch.logsumexp(log_probs.reshape(*leading, chunks, k // chunks, d), dim=-2) - math.log(k // chunks)
+    log_marginal = torch.logsumexp(log_probs.reshape(*leading, chunks, k // chunks, d), dim=-2) - log_count(
+        k // chunks, log_probs
+    )
     return -(log_marginal.exp() * log_marginal).sum(dim=-1).mean(dim=-1)
 
 

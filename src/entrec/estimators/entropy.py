@@ -1,12 +1,12 @@
 """Entropy of projections by kernel density estimation (ER paper, Section 4.1), in nats."""
 
-import math
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from entrec import checks
+from entrec.estimators.compiling import log_count
 from entrec.estimators.densities import Density, check_density, check_values, log_kernel_sum
 
 Estimator = Literal["joe", "plugin"]
@@ -73,8 +73,8 @@ def kde_entropy(
     measurement. The weights sum to one, as in the published experiments; the paper's formula leaves them unnormalised.
 
     With the self term the value lies between its floor :math:`-\log q(z \mid z)`, where all points are equal, and that floor
-    + log k. With `leave_one_out` it has no such ceiling, and overstates the entropy of few points in many dimensions. To
-    measure, use Joe's with `leave_one_out=True`.
+    + log k. With `leave_one_out` it has no such ceiling, and Joe's overstates the entropy on average. To measure, use Joe's
+    with `leave_one_out=True`.
 
     Args:
         z: projections, shape (k, d); on the sphere only their directions count.
@@ -103,7 +103,8 @@ def joe(log_density: Tensor) -> Tensor:
 
 def plugin(log_density: Tensor) -> Tensor:
     r"""The plug-in :math:`-\sum_i w_i \log \hat p(z_i)`, w the normalised densities, over the last dimension (Eq. 8)."""
-    return -(torch.softmax(log_density, dim=-1) * log_density).sum(dim=-1)
+    weight = torch.softmax(log_density, dim=-1)
+    return -(weight * torch.where(weight > 0, log_density, 0.0)).sum(dim=-1)
 
 
 def unnormalised_entropy(z: Tensor, kernel: Density, estimator: Estimator, leave_one_out: bool) -> Tensor:
@@ -114,7 +115,7 @@ def unnormalised_entropy(z: Tensor, kernel: Density, estimator: Estimator, leave
 
 def log_kernel_mean(z: Tensor, kernel: Density, reference: Tensor, leave_one_out: bool) -> Tensor:
     """The log-density estimate without the kernel's log C, unchecked; (..., k, d), (..., m, d) -> (..., k)."""
-    return log_kernel_sum(kernel, z, reference, leave_one_out) - math.log(reference.shape[-2] - leave_one_out)
+    return log_kernel_sum(kernel, z, reference, leave_one_out) - log_count(reference.shape[-2] - leave_one_out, z)
 
 
 def _least_rows(leave_one_out: bool) -> tuple[int, str]:

@@ -1,11 +1,10 @@
 """How projections lie in their space: alignment, uniformity and effective rank."""
 
-import math
-
 import torch
 from torch import Tensor
 
 from entrec import checks
+from entrec.estimators.compiling import log_count
 from entrec.estimators.discrete import entropy_of_distribution
 from entrec.estimators.sphere import to_sphere
 from entrec.pairwise import dense
@@ -59,7 +58,7 @@ def uniformity(z: Tensor, t: float = 2.0, *, validate: bool = True) -> Tensor:
     values.raise_or_flag()
     z = to_sphere(checks.at_least_float32(z))
     log_sums = dense.logsumexp(z, z, "sqeuclidean", t, exclude_diagonal=True)
-    return torch.logsumexp(log_sums, dim=-1) - math.log(len(z) * (len(z) - 1))
+    return torch.logsumexp(log_sums, dim=-1) - log_count(z.shape[0] * (z.shape[0] - 1), z)
 
 
 def effective_rank(z: Tensor, *, validate: bool = True) -> Tensor:

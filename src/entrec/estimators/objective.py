@@ -1,7 +1,8 @@
 r"""The ER objective over two or more views, with and without a teacher (ER paper, Section 4 and Algorithm 1).
 
-Minimised; at weight 1 its negative is the ER bound on the mutual information, averaged over the ordered pairs of views. At
-any other weight it is an objective and bounds nothing. (For a density with :math:`\log q = \kappa s + \log C`, a weight of
+Minimised. At weight 1, with Joe's estimator and without a teacher, its negative is `er_bound(...).value` averaged over the
+ordered pairs of views. With a teacher the entropy is the student's and stands in for the teacher's, which follows it. At any
+other weight it is an objective and bounds nothing. (For a density with :math:`\log q = \kappa s + \log C`, a weight of
 lambda has the gradient of the bound whose density has lambda kappa.)
 """
 
@@ -112,7 +113,7 @@ def discrete_er_objective(
     if predictions is not None:
         values.finite("predictions", sources)
     if targets is not None:
-        values.distributions("targets", teacher)
+        values.distributions("targets", teacher, rounded_to=targets[0].dtype)
     values.raise_or_flag()
 
     log_student = torch.log_softmax(student / temperature, dim=-1)

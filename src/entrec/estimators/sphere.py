@@ -1,7 +1,6 @@
 r"""Constants of the unit sphere S^{d-1} in R^d and of the von Mises-Fisher distribution on it, in nats."""
 
 import math
-import operator
 from typing import Any, cast
 
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor
 
 from entrec import checks
 from entrec.estimators.bessel import bessel_i_ratio, log_bessel_i_over_power
+from entrec.estimators.compiling import as_constant
 
 
 def to_sphere(z: Tensor) -> Tensor:
@@ -38,18 +38,18 @@ def vmf_log_normalizer(kappa: float | Tensor, dim: int) -> float | Tensor:
 
     .. math:: C_d(\kappa) = \frac{\kappa^\nu}{(2\pi)^{d/2} I_\nu(\kappa)}, \quad \nu = d/2 - 1
     """
-    dim = operator.index(dim)  # in compiled code a dimension may be a symbol, and the series must not be traced with it
+    dim = as_constant(dim)  # or torch.compile would trace the series with a symbol
     if isinstance(kappa, Tensor):
         return cast(Tensor, _LogNormalizer.apply(kappa, dim))
-    return -log_bessel_i_over_power(dim / 2 - 1, kappa) - dim / 2 * math.log(2 * math.pi)
+    return -log_bessel_i_over_power(dim / 2 - 1, as_constant(kappa)) - dim / 2 * math.log(2 * math.pi)
 
 
 def vmf_mean_cosine(kappa: float | Tensor, dim: int) -> float | Tensor:
     r"""Mean of cos(z, mean direction) under von Mises-Fisher: the ratio :math:`A_d = I_{d/2}(\kappa) / I_{d/2-1}(\kappa)`."""
-    dim = operator.index(dim)
+    dim = as_constant(dim)
     if isinstance(kappa, Tensor):
         return cast(Tensor, _MeanCosine.apply(kappa, dim))
-    return bessel_i_ratio(dim / 2 - 1, kappa)
+    return bessel_i_ratio(dim / 2 - 1, as_constant(kappa))
 
 
 class _LogNormalizer(torch.autograd.Function):

@@ -28,7 +28,7 @@ class DiscreteERLoss(nn.Module):
         tensor(-1.3863)
     """
 
-    def __init__(self, temperature: float = 0.1, weight: float = 1.0, chunks: int = 1, validate: bool = True) -> None:
+    def __init__(self, temperature: float = 0.1, weight: float = 1.0, chunks: int = 1, *, validate: bool = True) -> None:
         super().__init__()
         checks.positive("temperature", temperature)
         check_weight(weight)

@@ -14,8 +14,8 @@ class ERLoss(nn.Module):
     """Entropy + reconstruction of continuous projections, to be minimised, in nats: `entrec.er_objective`.
 
     Projections come as the head gives them: for a density on the sphere only their directions count. Half precision is
-    computed in float32. At `weight=1` minus the loss is the ER bound with an estimated entropy; at other weights it is an
-    objective and no bound.
+    computed in float32. At `weight=1`, with Joe's estimator and no teacher, minus the loss is `entrec.er_bound(...).value`; at
+    other weights it is an objective and no bound. A density's parameter that is an `nn.Parameter` becomes one of the loss.
 
     Args:
         density: the reconstruction density; `VonMisesFisher(1 / temperature)` for a cosine similarity.
@@ -41,6 +41,7 @@ class ERLoss(nn.Module):
         estimator: Estimator = "plugin",
         weight: float = 1.0,
         leave_one_out: bool = False,
+        *,
         validate: bool = True,
     ) -> None:
         super().__init__()
@@ -55,6 +56,10 @@ class ERLoss(nn.Module):
         self.weight = weight
         self.leave_one_out = leave_one_out
         self.validate = validate
+        for owner, of in (("density", density), ("kernel", kernel)):
+            for name, value in of.arguments.items() if of is not None else ():
+                if isinstance(value, nn.Parameter):
+                    self.register_parameter(f"{owner}_{name}", value)
 
     def forward(
         self,

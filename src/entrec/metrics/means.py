@@ -21,7 +21,7 @@ class Reconstruction(Metric):
         **kwargs: torchmetrics' own.
     """
 
-    full_state_update = False
+    full_state_update = True  # merged by plain sums, a batch at a time would lose the compensation
     is_differentiable = False
     higher_is_better = True
 
@@ -48,7 +48,7 @@ class Alignment(Metric):
         **kwargs: torchmetrics' own.
     """
 
-    full_state_update = False
+    full_state_update = True  # merged by plain sums, a batch at a time would lose the compensation
     is_differentiable = False
     higher_is_better = False
 
@@ -75,7 +75,7 @@ class DiscreteEntropy(Metric):
         **kwargs: torchmetrics' own.
     """
 
-    full_state_update = False
+    full_state_update = True  # merged by plain sums, a batch at a time would lose the compensation
     is_differentiable = False
     higher_is_better = True
 
@@ -103,7 +103,7 @@ class DiscreteReconstruction(Metric):
         **kwargs: torchmetrics' own.
     """
 
-    full_state_update = False
+    full_state_update = True  # merged by plain sums, a batch at a time would lose the compensation
     is_differentiable = False
     higher_is_better = True
 

@@ -99,6 +99,8 @@ class ERBoundMetric(ProjectionMetric):
     def update(self, z1: Tensor, z2: Tensor) -> None:
         """Add a batch of pairs, shapes (k, d), row i of both from the same datum."""
         _check(self.density, z1=z1, z2=z2)
+        if self.kernel is not None:
+            _check(self.kernel, z2=z2)
         self.keep(z1, z2)
 
     def compute(self) -> Tensor:

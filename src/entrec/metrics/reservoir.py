@@ -4,6 +4,8 @@ A kernel entropy of a data set is not the mean of its batches' entropies, so the
 themselves. Above a cap it is a sample of them, drawn so that it depends on nothing but the projections and the seed: not on
 their order, nor on how they were cut into batches or dealt to ranks. Each row's priority is a hash of its own bits, and the
 rows of lowest priority are kept; the lowest of two samples together are the lowest of the whole, so ranks merge exactly.
+(One exception: bitwise copies of a row on different ranks are kept or dropped together. Each is still kept as often as any
+other row, but the sample is not the one that a single process would draw.)
 """
 
 from typing import Any
@@ -14,6 +16,7 @@ from torchmetrics import Metric
 from torchmetrics.utilities import rank_zero_warn
 
 from entrec import checks
+from entrec.metrics.instance import keep_apart
 
 DEFAULT_CAP = 16384
 
@@ -22,7 +25,8 @@ class ProjectionMetric(Metric):
     """A metric that is a function of all projections; torchmetrics keeps state on the metric, so the reservoir is one.
 
     Args:
-        max_samples: the cap; a warning says when a value is that of a sample. Memory is max_samples x 2 x row size at most.
+        max_samples: the cap; a warning says when a value is that of a sample. Memory is at most that of 2 x max_samples rows
+            and one batch, and 8 bytes for every row ever seen.
         seed: of the sample; the same on every rank.
         **kwargs: torchmetrics' own, such as `dist_sync_on_step`.
     """
@@ -45,6 +49,7 @@ class ProjectionMetric(Metric):
         self.add_state("pending", [], dist_reduce_fx=_cat_rows)  # not yet given a priority
         self.add_state("history", [], dist_reduce_fx=_cat)  # the hash of every row that was
         self.add_state("seen", torch.tensor(0), dist_reduce_fx="sum")
+        keep_apart(self)
 
     def keep(self, *projections: Tensor) -> None:
         """Add a batch: the matching rows of one or two tensors of shape (k, d), which have been checked."""
@@ -116,8 +121,8 @@ def _cat_rows(parts: list[Tensor]) -> Tensor:
 def _hash(rows: Tensor, seed: int) -> Tensor:
     """A 64-bit hash of each row's bits: a seeded random linear form of them, modulo 2^64."""
     generator = torch.Generator().manual_seed(seed)
-    integer = torch.int64 if rows.dtype == torch.float64 else torch.int32
-    bits = (rows + 0.0).contiguous().view(integer).long()  # + 0.0 makes -0 and 0 the same
+    wide = checks.at_least_float32(rows) + 0.0  # which makes -0 and 0 the same
+    bits = wide.contiguous().view(torch.int64 if wide.dtype == torch.float64 else torch.int32).long()
     coefficients = torch.randint(-(2**63), 2**63 - 1, (rows.shape[-1],), generator=generator) | 1
     return _mix((bits * coefficients.to(rows.device)).sum(dim=-1))
 

@@ -8,12 +8,15 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
+from entrec.metrics.instance import keep_apart
+
 
 def declare(metric: Metric, *shape: int) -> None:
     """Give the metric a running sum of this shape."""
     metric.add_state("total", torch.zeros(shape), dist_reduce_fx="sum")
     metric.add_state("carry", torch.zeros(shape), dist_reduce_fx="sum")
     metric.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
+    keep_apart(metric)
 
 
 def add(metric: Metric, batch_mean: Tensor, samples: int) -> None:

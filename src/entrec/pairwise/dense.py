@@ -17,19 +17,24 @@ _ENTRIES_AT_ONCE_ELSEWHERE = 2**26
 def logsumexp(a: Tensor, b: Tensor, similarity: Similarity, scale: float | Tensor, exclude_diagonal: bool) -> Tensor:
     """`entrec.pairwise_logsumexp` for inputs that have been checked and are in float32 or float64."""
     learnt = any(x.requires_grad for x in (a, b, scale, _exponent(similarity)) if isinstance(x, Tensor))
-    rows = a.shape[-2]
-    entries = _ENTRIES_AT_ONCE.get(a.device.type, _ENTRIES_AT_ONCE_ELSEWHERE)
-    block = rows if learnt and torch.is_grad_enabled() else max(1, entries // b[..., 0].numel())
     diagonal = None
     if exclude_diagonal:
         diagonal = float("-inf")
     elif a is b and similarity == "sqeuclidean":
         diagonal = 0.0  # a point's distance to itself, which a difference of rounded squares need not give
+    if torch.compiler.is_compiling() or (learnt and torch.is_grad_enabled()):
+        return _block_logsumexp(a, b, similarity, scale, diagonal, 0)
+    rows, block = a.shape[-2], _rows_at_once(b, similarity)
     blocks = [
         _block_logsumexp(a[..., start : start + block, :], b, similarity, scale, diagonal, start)
         for start in range(0, rows, block)
     ]
-    return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-1)
+    return torch.cat(blocks, dim=-1)
+
+
+def _rows_at_once(b: Tensor, similarity: Similarity) -> int:
+    entries = _ENTRIES_AT_ONCE.get(b.device.type, _ENTRIES_AT_ONCE_ELSEWHERE)
+    return max(1, entries // (b.numel() if _by_differences(similarity) else b[..., 0].numel()))
 
 
 def _block_logsumexp(
@@ -62,9 +67,9 @@ def all_similarities(a: Tensor, b: Tensor, similarity: Similarity) -> Tensor:
         return -_squared_distances(a, b)
     if similarity == "l1":
         return -torch.cdist(a, b, p=1.0)
-    p = _exponent(similarity)
-    if isinstance(p, Tensor) or p < 0.5:  # cdist has no gradient in p, and its root overflows where p is small
+    if _by_differences(similarity):
         return similarity_of_difference(a.unsqueeze(-2) - b.unsqueeze(-3), similarity)
+    p = float(_exponent(similarity))
     return -_powers(torch.cdist(a, b, p=p, compute_mode="donot_use_mm_for_euclid_dist"), p)
 
 
@@ -75,6 +80,12 @@ def _squared_distances(a: Tensor, b: Tensor) -> Tensor:
     wide_a, wide_b = wide_a - origin, wide_b - origin
     norms = wide_a.square().sum(dim=-1).unsqueeze(-1) + wide_b.square().sum(dim=-1).unsqueeze(-2)
     return (norms - 2 * wide_a @ wide_b.mT).clamp_min(0).to(a.dtype)
+
+
+def _by_differences(similarity: Similarity) -> bool:
+    """All differences, of size k x m x d, are needed: cdist has no gradient in p, and its root overflows for small p."""
+    p = _exponent(similarity)
+    return isinstance(p, Tensor) or p < 0.5
 
 
 def _exponent(similarity: Similarity) -> float | Tensor:

@@ -100,7 +100,7 @@ def markdown(study: Study) -> str:
             f"Made by `{command}` in {study.seconds:.0f} s. Natural logarithms; ± is one standard error of the Monte Carlo.",
             "The last column says whether the measurement agrees with the closed form or exponent that we derive.",
             "",
-            "| the paper's statement (Appendix A) | measured | verdict | what holds | as derived |",
+            "| the paper's statement | measured | verdict | what holds | as derived |",
             "|---|---|---|---|---|",
             *rows,
             "",
