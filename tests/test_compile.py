@@ -1,7 +1,7 @@
 import math
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -75,25 +75,18 @@ def log_prob_of(density: Family) -> Function:
     return lambda a, b: density.log_prob(a, b).sum()
 
 
-def entropy_of(density: Family) -> Function:
-    return lambda a, b: kde_entropy(a * b, density)
-
-
 def loss_of(module: ERLoss) -> Function:
     return lambda a, b: module(a, b)
 
 
 for _name, _density in EVERY_FAMILY.items():
     FUNCTIONS[f"log_prob_{_name}"] = log_prob_of(_density)
-    FUNCTIONS[f"kde_entropy_{_name}"] = entropy_of(_density)
     FUNCTIONS[f"ERLoss_{_name}"] = loss_of(ERLOSS[_name])
 FUNCTIONS["reconstruction"] = lambda a, b: reconstruction(a, b, VMF)
 
 
 @pytest.fixture(autouse=True)
-def _nothing_compiled_before() -> Iterator[None]:
-    torch.compiler.reset()
-    yield
+def _nothing_compiled_before() -> None:
     torch.compiler.reset()
 
 
@@ -203,9 +196,7 @@ def test_a_density_may_be_made_inside_the_graph(family: Callable[[Tensor], Densi
     same_numbers(compiled, loss, z, torch.tensor(1.5, dtype=torch.float64, requires_grad=True))
 
 
-@pytest.mark.parametrize(
-    ("value", "fault"), [(math.nan, "NaN or infinity"), (math.inf, "NaN or infinity"), (0.0, "zero vector")]
-)
+@pytest.mark.parametrize(("value", "fault"), [(math.nan, "NaN or infinity"), (0.0, "zero vector")])
 def test_a_compiled_call_raises_nothing_and_reports_later(value: float, fault: str) -> None:
     compiled = torch.compile(ERLoss(VMF), fullgraph=True, backend="aot_eager")
     good, bad = torch.ones(4, 3), torch.ones(4, 3)

@@ -29,7 +29,7 @@ from entrec.losses import DiscreteERLoss, ERLoss
 
 Family = VonMisesFisher | Gaussian | Laplace | GeneralizedNormal
 
-repeatable = settings(derandomize=True, deadline=None, max_examples=200)
+repeatable = settings(derandomize=True, deadline=None, max_examples=120)
 
 # Powers of ten that points may have in each dtype with digits to spare, for them and for their gradients.
 POWERS = {torch.float16: 2, torch.bfloat16: 30, torch.float32: 30, torch.float64: 30}

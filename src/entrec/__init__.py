@@ -6,6 +6,7 @@ functions here are its parts.
 
 from importlib.metadata import PackageNotFoundError, version
 
+from entrec import losses
 from entrec.checks import raise_if_invalid
 from entrec.estimators import (
     Density,
@@ -56,6 +57,7 @@ __all__ = [
     "kde_entropy",
     "kde_log_density",
     "log_sphere_area",
+    "losses",
     "pairwise_logsumexp",
     "raise_if_invalid",
     "reconstruction",

@@ -9,7 +9,7 @@ bits of one flag on the device instead, which `raise_if_invalid` reads whenever 
 import math
 from collections.abc import Callable, Sequence
 from enum import IntFlag
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, get_args
 
 import torch
@@ -225,11 +225,11 @@ def single(name: str, x: float | Tensor) -> None:
 
 def whole(name: str, x: Any, at_least: int) -> int:
     """`x` is a whole number of at least `at_least`."""
-    if isinstance(x, bool) or not isinstance(x, int):
+    if isinstance(x, bool) or not isinstance(x, int | Integral):
         raise TypeError(f"{name} must be a whole number, got {type(x).__name__}")
     if x < at_least:
         raise ValueError(f"{name} must be at least {at_least}, got {x}")
-    return x
+    return int(x)
 
 
 def choice(name: str, x: Any, options: Any) -> None:

@@ -50,7 +50,7 @@ def entropy_of_distribution(p: Tensor) -> Tensor:
 
 
 def discrete_entropy_from_log_probs(log_probs: Tensor, chunks: int) -> Tensor:
-    """`discrete_entropy` in the log domain, unchecked, (..., k, d) -> (...): probabilities that underflow keep a gradient."""
+    """`discrete_entropy` in the log domain, unchecked, (..., k, d) -> (...): finite gradients where probabilities underflow."""
     *leading, k, d = log_probs.shape
     log_marginal = torch.logsumexp(log_probs.reshape(*leading, chunks, k // chunks, d), dim=-2) - log_count(
         k // chunks, log_probs

@@ -115,7 +115,8 @@ def unnormalised_entropy(z: Tensor, kernel: Density, estimator: Estimator, leave
 
 def log_kernel_mean(z: Tensor, kernel: Density, reference: Tensor, leave_one_out: bool) -> Tensor:
     """The log-density estimate without the kernel's log C, unchecked; (..., k, d), (..., m, d) -> (..., k)."""
-    return log_kernel_sum(kernel, z, reference, leave_one_out) - log_count(reference.shape[-2] - leave_one_out, z)
+    others = reference.shape[-2] - (1 if leave_one_out else 0)
+    return log_kernel_sum(kernel, z, reference, leave_one_out) - log_count(others, z)
 
 
 def _least_rows(leave_one_out: bool) -> tuple[int, str]:

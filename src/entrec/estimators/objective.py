@@ -7,6 +7,7 @@ lambda has the gradient of the bound whose density has lambda kappa.)
 """
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import NamedTuple
 
 import torch
@@ -126,7 +127,7 @@ def discrete_er_objective(
 
 def check_weight(weight: float) -> None:
     """The weight of the reconstruction is a number of at least zero."""
-    if isinstance(weight, bool) or not isinstance(weight, int | float):
+    if isinstance(weight, bool) or not isinstance(weight, int | float | Real):
         raise TypeError(f"weight must be a number, got {type(weight).__name__}")
     if not 0 <= weight < float("inf"):
         raise ValueError(f"weight must be at least 0 and finite, got {weight}")

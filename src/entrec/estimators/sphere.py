@@ -1,7 +1,6 @@
 r"""Constants of the unit sphere S^{d-1} in R^d and of the von Mises-Fisher distribution on it, in nats."""
 
 import math
-from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -37,50 +36,24 @@ def vmf_log_normalizer(kappa: float | Tensor, dim: int) -> float | Tensor:
     r"""Logarithm of the von Mises-Fisher constant, :math:`\log C_d(\kappa)`.
 
     .. math:: C_d(\kappa) = \frac{\kappa^\nu}{(2\pi)^{d/2} I_\nu(\kappa)}, \quad \nu = d/2 - 1
+
+    Its derivative is minus `vmf_mean_cosine`, and autograd finds it to 14 digits: the terms of the series neither cancel nor
+    do their derivatives.
     """
     dim = as_constant(dim)  # or torch.compile would trace the series with a symbol
+    constant = dim / 2 * math.log(2 * math.pi)
     if isinstance(kappa, Tensor):
-        return cast(Tensor, _LogNormalizer.apply(kappa, dim))
-    return -log_bessel_i_over_power(dim / 2 - 1, as_constant(kappa)) - dim / 2 * math.log(2 * math.pi)
+        return (-log_bessel_i_over_power(dim / 2 - 1, kappa.double()) - constant).to(_float_dtype(kappa))
+    return -log_bessel_i_over_power(dim / 2 - 1, as_constant(kappa)) - constant
 
 
 def vmf_mean_cosine(kappa: float | Tensor, dim: int) -> float | Tensor:
     r"""Mean of cos(z, mean direction) under von Mises-Fisher: the ratio :math:`A_d = I_{d/2}(\kappa) / I_{d/2-1}(\kappa)`."""
     dim = as_constant(dim)
     if isinstance(kappa, Tensor):
-        return cast(Tensor, _MeanCosine.apply(kappa, dim))
+        return bessel_i_ratio(dim / 2 - 1, kappa.double()).to(_float_dtype(kappa))
     return bessel_i_ratio(dim / 2 - 1, as_constant(kappa))
 
 
-class _LogNormalizer(torch.autograd.Function):
-    """`vmf_log_normalizer` of a tensor; its derivative is minus the mean cosine, computed as such and not by autograd."""
-
-    @staticmethod
-    def forward(ctx: Any, kappa: Tensor, dim: int) -> Tensor:
-        ctx.save_for_backward(kappa)
-        ctx.dim = dim
-        value = -log_bessel_i_over_power(dim / 2 - 1, kappa.double()) - dim / 2 * math.log(2 * math.pi)
-        return value.to(checks.at_least_float32(kappa).dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (kappa,) = ctx.saved_tensors
-        return -grads[0] * _MeanCosine.apply(kappa, ctx.dim), None
-
-
-class _MeanCosine(torch.autograd.Function):
-    """`vmf_mean_cosine` of a tensor; A' = 1 - A^2 - (d-1) A / kappa."""
-
-    @staticmethod
-    def forward(ctx: Any, kappa: Tensor, dim: int) -> Tensor:
-        ctx.save_for_backward(kappa)
-        ctx.dim = dim
-        return bessel_i_ratio(dim / 2 - 1, kappa.double()).to(checks.at_least_float32(kappa).dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (kappa,) = ctx.saved_tensors
-        wide = kappa.double()
-        mean = bessel_i_ratio(ctx.dim / 2 - 1, wide)
-        slope = 1 - mean * mean - (ctx.dim - 1) * mean / wide
-        return grads[0] * slope.to(grads[0].dtype), None
+def _float_dtype(x: Tensor) -> torch.dtype:
+    return torch.promote_types(x.dtype, torch.float32)
