@@ -30,7 +30,7 @@ test: $(VENV)/.test  ## Run the test suite (2 processes where ranks matter; no G
 test-all: $(VENV)/.test  ## Run every test: the slow ones, 4 processes, and the GPU's where there is one
 	$(BIN)/pytest
 
-paper: $(VENV)/.paper  ## Make results/convergence again in full (a quarter of an hour)
+paper: $(VENV)/.paper  ## Make results/convergence again in full (about twenty minutes)
 	$(BIN)/entrec paper convergence --overwrite --out results/convergence
 
 clean:  ## Remove .venv, caches and runs/

@@ -47,7 +47,7 @@ def paper_main() -> None:
 def convergence(
     out: Annotated[Path, typer.Option(help="Folder for results.json, table.md and the figures.")] = Path("runs/convergence"),
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer and smaller samples: under a minute on two cores, not a quarter of an hour.")
+        bool, typer.Option("--quick", help="Fewer and smaller samples: under a minute on two cores instead of twenty.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of every random draw.")] = 0,
     device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1, ...")] = "cpu",
