@@ -67,7 +67,7 @@ def joe_against_width(study: Study, ax: Axes) -> None:
     """Joe's leave-one-out bias against the kernel's width: the exponent is minus the intrinsic dimension."""
     for (dim, curve), colour in zip(study.entropy.sphere_width.items(), (BLUE, ORANGE, GREEN), strict=True):
         _bias(ax, curve, colour, f"$S^{{{dim - 1}}}$, exponent -{dim - 1}")
-    title = "Joe's estimate, leave-one-out; lines: closed form"
+    title = "Leave-one-out, uniform; lines: closed form"
     _finish(ax, title, r"kernel width $\kappa^{-1/2}$", "bias in nats", log=True)
 
 
