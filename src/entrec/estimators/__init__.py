@@ -1,7 +1,8 @@
 """The paper's equations as pure functions: tensors in, tensors out, natural logarithms, values in nats."""
 
 from entrec.estimators.bounds import ERBound, er_bound, infonce_bound
-from entrec.estimators.densities import Density, Gaussian, GeneralizedNormal, Laplace, VonMisesFisher
+from entrec.estimators.densities import Gaussian, GeneralizedNormal, Laplace, VonMisesFisher
+from entrec.estimators.density import Density
 from entrec.estimators.discrete import discrete_entropy, discrete_reconstruction
 from entrec.estimators.entropy import kde_entropy, kde_log_density
 from entrec.estimators.geometry import alignment, effective_rank, uniformity

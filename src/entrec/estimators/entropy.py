@@ -7,7 +7,7 @@ from torch import Tensor
 
 from entrec import checks
 from entrec.estimators.compiling import log_count
-from entrec.estimators.densities import Density, check_density, check_values, log_kernel_sum
+from entrec.estimators.density import Density, check_density, check_values, log_kernel_sum
 
 Estimator = Literal["joe", "plugin"]
 

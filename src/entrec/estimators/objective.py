@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from entrec import checks
-from entrec.estimators.densities import Density, check_density, check_values
+from entrec.estimators.density import Density, check_density, check_values
 from entrec.estimators.discrete import check_chunks, discrete_entropy_from_log_probs, expected_log_prob
 from entrec.estimators.entropy import Estimator, unnormalised_entropy
 from entrec.estimators.reconstruction import unnormalised_reconstruction

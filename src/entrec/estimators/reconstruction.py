@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from entrec import checks
-from entrec.estimators.densities import Density, check_density, check_values, log_kernel
+from entrec.estimators.density import Density, check_density, check_values, log_kernel
 
 
 def reconstruction(z_target: Tensor, z_source: Tensor, density: Density, *, validate: bool = True) -> Tensor:

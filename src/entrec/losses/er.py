@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from entrec import checks
-from entrec.estimators.densities import Density, check_density
+from entrec.estimators.density import Density, check_density
 from entrec.estimators.entropy import Estimator
 from entrec.estimators.objective import ERObjective, check_weight, er_objective
 

@@ -6,7 +6,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from entrec import checks
-from entrec.estimators.densities import Density, check_density
+from entrec.estimators.density import Density, check_density
 from entrec.estimators.discrete import batch_marginal, discrete_reconstruction, entropy_of_distribution
 from entrec.estimators.geometry import alignment
 from entrec.estimators.reconstruction import reconstruction

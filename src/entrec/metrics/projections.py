@@ -6,7 +6,7 @@ from torch import Tensor
 
 from entrec import checks
 from entrec.estimators.bounds import er_bound, infonce_bound
-from entrec.estimators.densities import Density, check_density, check_values
+from entrec.estimators.density import Density, check_density, check_values
 from entrec.estimators.entropy import Estimator, kde_entropy
 from entrec.estimators.geometry import effective_rank, uniformity
 from entrec.metrics.reservoir import DEFAULT_CAP, ProjectionMetric
