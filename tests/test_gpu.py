@@ -132,6 +132,26 @@ def test_half_precision_inputs_under_autocast_are_computed_in_float32() -> None:
     assert all(torch.isfinite(g).all() for g in gradients)
 
 
+def test_a_parameter_on_the_cpu_serves_points_on_the_gpu() -> None:
+    kappa = torch.tensor(10.0, requires_grad=True)
+    z1, z2 = torch.randn(2, 64, 8, device="cuda")
+    value = ERLoss(VonMisesFisher(kappa), kernel=VonMisesFisher(5.0))(z1, z2)
+    torch.testing.assert_close(value, ERLoss(VonMisesFisher(10.0), kernel=VonMisesFisher(5.0))(z1, z2))
+    value.backward()
+    assert kappa.grad is not None
+    with torch.no_grad():
+        kappa.neg_()
+    with pytest.raises(ValueError, match="kappa must be positive"):
+        ERLoss(VonMisesFisher(5.0), kernel=_unchecked(kappa))(z1, z2)
+
+
+def _unchecked(kappa: Tensor) -> VonMisesFisher:
+    """A density whose parameter was driven out of range after it was made."""
+    density = VonMisesFisher(torch.tensor(1.0))
+    object.__setattr__(density, "kappa", kappa)
+    return density
+
+
 def test_a_learnt_kappa_on_the_gpu_has_the_cpus_gradient() -> None:
     def loss(kappa: Tensor) -> Tensor:
         value = VonMisesFisher(kappa).log_normalizer(64)

@@ -70,6 +70,17 @@ def test_a_learnt_kappa_is_the_losss_own_parameter() -> None:
     assert again.state_dict()["density_kappa"].item() == kappa.item()
 
 
+@pytest.mark.parametrize("role", ["density", "kernel"])
+def test_a_parameter_that_training_drove_below_zero_is_refused_in_either_role(role: str) -> None:
+    kappa = nn.Parameter(torch.tensor(1.0))
+    learnt = VonMisesFisher(kappa)
+    loss = ERLoss(learnt, VMF) if role == "density" else ERLoss(VMF, learnt)
+    with torch.no_grad():
+        kappa.sub_(2.0)
+    with pytest.raises(ValueError, match="kappa must be positive and finite, got -1"):
+        loss(torch.randn(8, 4), torch.randn(8, 4))
+
+
 def test_a_parameter_of_one_element_leaves_scalars_scalar() -> None:
     z = torch.randn(8, 4)
     for density in (VonMisesFisher(torch.ones(1)), Gaussian(torch.ones(1, 1))):

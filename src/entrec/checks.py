@@ -130,12 +130,13 @@ class ValueChecks:
         if not self._checks:
             return
         # The flag is fetched on every path, so that it exists before a capture: made during one, it would be the graph's.
-        flag = _flags.on(self._checks[0][0].device)
-        if torch.compiler.is_compiling() or not self._validate or _capturing(flag.device):
+        device = self._checks[0][0].device  # of the points; a density's parameter may have stayed on the CPU
+        flag = _flags.on(device)
+        if torch.compiler.is_compiling() or not self._validate or _capturing(device):
             for holds, fault, _ in self._checks:
-                flag.bitwise_or_((~holds).to(flag.dtype) * int(fault))
+                flag.bitwise_or_((~holds).to(device, flag.dtype) * int(fault))
             return
-        answers = torch.stack([holds for holds, _, _ in self._checks]).tolist()
+        answers = torch.stack([holds.to(device) for holds, _, _ in self._checks]).tolist()
         for holds, (_, _, complaint) in zip(answers, self._checks, strict=True):
             if not holds:
                 raise ValueError(complaint())

@@ -66,9 +66,12 @@ def er_objective(
     student, teacher, sources = _stack_views(views, targets, predictions, least_rows=2 if leave_one_out else 1)
     values = checks.ValueChecks(validate)
     check_values(values, kernel, views=student)
-    for name, stacked in (("targets", teacher), ("predictions", sources)):
-        if stacked is not student or kernel.on_sphere != density.on_sphere:
-            check_values(values, density, **{"views" if stacked is student else name: stacked})
+    if kernel is not density:
+        check_values(values, density, views=student)
+    if targets is not None:
+        check_values(values, density, targets=teacher)
+    if predictions is not None:
+        check_values(values, density, predictions=sources)
     values.raise_or_flag()
 
     source, target = _pairs(sources, teacher)
