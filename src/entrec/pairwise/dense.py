@@ -10,7 +10,7 @@ Similarity = NamedSimilarity | tuple[Literal["lp"], float | Tensor]
 
 # Without a gradient only the row sums are kept, so the matrix need only exist a few rows at a time: on a CPU as many as
 # stay in its cache (2 to 3 times faster than a block of 2^24 at k = 4096), elsewhere enough to fill the device.
-_ENTRIES_AT_ONCE = {"cpu": 2**18}
+_ENTRIES_AT_ONCE = {"cpu": 2**16}
 _ENTRIES_AT_ONCE_ELSEWHERE = 2**26
 
 

@@ -30,7 +30,7 @@ def run(quick: bool, seed: int, device: str) -> DiscreteCurves:
     """One-hot draws of an uneven categorical, their average over chunks, Dirichlet codes, and growing d."""
     p = _uneven(DIM, device)
     sizes = (20, 60, 100, 400, 1600) if quick else (20, 60, 100, 200, 400, 800, 1600, 6400)
-    repeats = {k: min(1500, 200_000 // k) if quick else min(5000, 2_000_000 // k) for k in sizes}
+    repeats = {k: min(1200, 160_000 // k) if quick else min(5000, 2_000_000 // k) for k in sizes}
     one_hot, chunked, soft, dimension = (
         generator(seed, f"discrete {name}", device) for name in ("one-hot", "chunks", "soft", "d")
     )

@@ -65,7 +65,7 @@ def run(quick: bool, seed: int, device: str, progress: Callable[[str], None]) ->
 
 def _rules(distribution: Distribution, quick: bool, stream: Generator) -> RuleCurves:
     intrinsic = distribution.dim - 1 if distribution.kernel(1.0).on_sphere else distribution.dim
-    sizes = {64: 200, 256: 100, 1024: 24} if quick else {64: 2000, 256: 1000, 1024: 200, 4096: 40}
+    sizes = {64: 200, 256: 80, 1024: 16} if quick else {64: 2000, 256: 1000, 1024: 200, 4096: 40}
 
     def curve(label: str, epsilon: float | None, leave_one_out: bool = True, estimator: EntropyOf = joe) -> Curve:
         points = []
@@ -88,7 +88,7 @@ def _rules(distribution: Distribution, quick: bool, stream: Generator) -> RuleCu
 def _against_k(distribution: UniformSphere, quick: bool, stream: Generator) -> tuple[Curve, Curve]:
     width = 0.2 if distribution.dim < 5 else 0.4
     sizes = (
-        {128: 300, 256: 200, 512: 100, 1024: 50, 2048: 20} if quick else {256: 1000, 512: 1000, 1024: 500, 2048: 200, 4096: 100}
+        {128: 250, 256: 150, 512: 80, 1024: 40, 2048: 12} if quick else {256: 1000, 512: 1000, 1024: 500, 2048: 200, 4096: 100}
     )
     curves = []
     for leave_one_out, label in ((True, "leave-one-out"), (False, "with the self term")):
@@ -99,7 +99,7 @@ def _against_k(distribution: UniformSphere, quick: bool, stream: Generator) -> t
 
 def _against_width(dim: int, quick: bool, stream: Generator) -> Curve:
     widths = (0.15, 0.2, 0.3, 0.4) if dim < 5 else (0.3, 0.35, 0.4, 0.5)
-    k, repeats = (1024, 40) if quick else (4096, 80)
+    k, repeats = (1024, 32) if quick else (4096, 80)
     points = [_joe_point(UniformSphere(dim), w, k, repeats, True, stream, w) for w in widths]
     return Curve(f"uniform on S^{dim - 1}, k = {k}", "width", points)
 
