@@ -15,10 +15,12 @@ import entrec
 app = typer.Typer(
     help="Entropy + reconstruction: multi-view self-supervised learning seen through one bound on mutual information.",
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-paper = typer.Typer(help="Make the paper's experiments again, one command each.", no_args_is_help=True)
+paper = typer.Typer(
+    help="Make the paper's experiments again, one command each.", no_args_is_help=True, rich_markup_mode="markdown"
+)
 app.add_typer(paper, name="paper")
 console = Console()
 
