@@ -174,14 +174,20 @@ def floating(name: str, x: Any) -> None:
         raise TypeError(f"{name} must be a floating-point tensor, got {x.dtype}")
 
 
-def batch(name: str, x: Any, min_rows: int = 1, why: str = "") -> None:
-    """`x` is a floating-point tensor of shape (k, d) with at least `min_rows` rows and one column."""
+def batch(name: str, x: Any, min_rows: int = 1, why: str = "", leading: bool = False) -> None:
+    """`x` is a floating-point tensor of shape (k, d), or (..., k, d), with at least `min_rows` rows and one column."""
     floating(name, x)
-    if x.ndim != 2:
-        raise ValueError(f"{name} must have shape (k, d), got {tuple(x.shape)}")
-    if x.shape[0] < min_rows or x.shape[1] < 1:
-        needed = f"at least {min_rows} row{'s' if min_rows > 1 else ''}{why}" if x.shape[1] else "at least 1 column"
+    if x.ndim != 2 and not (leading and x.ndim > 2):
+        raise ValueError(f"{name} must have shape (k, d){' or (..., k, d)' if leading else ''}, got {tuple(x.shape)}")
+    if x.shape[-2] < min_rows or x.shape[-1] < 1:
+        needed = f"at least {min_rows} row{'s' if min_rows > 1 else ''}{why}" if x.shape[-1] else "at least 1 column"
         raise ValueError(f"{name} must have {needed}, got shape {tuple(x.shape)}")
+
+
+def on_a_sphere(name: str, x: Tensor) -> None:
+    """The rows of `x` have room for directions."""
+    if x.shape[-1] < 2:
+        raise ValueError(f"{name} must have at least 2 columns to lie on a sphere, got shape {tuple(x.shape)}")
 
 
 def alike(first: str, a: Tensor, second: str, b: Tensor, rows: bool = True) -> None:

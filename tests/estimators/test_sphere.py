@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from entrec import VonMisesFisher, kde_entropy, log_sphere_area
-from entrec.estimators.sphere import to_sphere, vmf_log_normalizer, vmf_mean_cosine
+from entrec.estimators.sphere import vmf_log_normalizer, vmf_mean_cosine
+from entrec.pairwise.similarity import to_sphere
 
 DIMS = [2, 3, 5, 10, 18, 19, 32, 64, 128, 256, 512, 1000, 2048, 16384, 65536]
 KAPPAS = [1e-3, 0.1, 1.0, 10.0, 100.0, 1e3, 1e4]

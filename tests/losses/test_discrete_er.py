@@ -143,4 +143,6 @@ def test_autocast_changes_neither_value_nor_gradient() -> None:
 
 
 def test_repr_shows_the_settings() -> None:
-    assert repr(DiscreteERLoss(0.2, 0.5, 4)) == "DiscreteERLoss(temperature=0.2, weight=0.5, chunks=4)"
+    assert repr(DiscreteERLoss(0.2, 0.5, 4)) == (
+        "DiscreteERLoss(temperature=0.2, weight=0.5, chunks=4, gather_distributed=False)"
+    )

@@ -7,8 +7,9 @@ from torch import Tensor
 from entrec import checks
 from entrec.estimators.compiling import log_count
 from entrec.estimators.density import Density, check_density, check_values, log_kernel, log_kernel_sum
-from entrec.estimators.entropy import Estimator, unnormalised_entropy
+from entrec.estimators.entropy import Estimator, checked_how, unnormalised_entropy
 from entrec.estimators.reconstruction import unnormalised_reconstruction
+from entrec.pairwise import Backend, Precision
 
 
 class ERBound(NamedTuple):
@@ -27,6 +28,8 @@ def er_bound(
     estimator: Estimator = "joe",
     leave_one_out: bool = False,
     *,
+    precision: Precision = "fast",
+    backend: Backend = "auto",
     validate: bool = True,
 ) -> ERBound:
     r"""Entropy + reconstruction, the ER lower bound on I(Z1; Z2) in nats (ER paper, Eq. 2), with a kernel entropy.
@@ -60,6 +63,8 @@ def er_bound(
         kernel: the kernel of the entropy estimate; the density itself if not given.
         estimator: `"joe"`, which estimates the entropy, or `"plugin"`, which converges to less.
         leave_one_out: leave out each point's own kernel.
+        precision: of the pairwise sums, `"fast"` or `"ieee"` (see `entrec.pairwise_logsumexp`).
+        backend: what computes them, `"auto"`, `"dense"`, `"tiled"` or `"triton"`.
         validate: check the values now; `False` defers that to `entrec.raise_if_invalid`.
 
     Returns:
@@ -69,14 +74,23 @@ def er_bound(
     check_density("density", density)
     check_density("kernel", kernel)
     checks.choice("estimator", estimator, Estimator)
+    how = checked_how(precision, backend)
     z1, z2 = _pair(z1, z2, 2 if leave_one_out else 1, validate, density, kernel)
     log_c, kernel_log_c = density.log_normalizer(z2.shape[-1]), kernel.log_normalizer(z2.shape[-1])
-    entropy = unnormalised_entropy(z2, kernel, estimator, leave_one_out)
+    entropy = unnormalised_entropy(z2, kernel, estimator, leave_one_out, how)
     rec = unnormalised_reconstruction(z2, z1, density)
     return ERBound(entropy - kernel_log_c, rec + log_c, entropy + rec + (log_c - kernel_log_c))
 
 
-def infonce_bound(z1: Tensor, z2: Tensor, density: Density, *, validate: bool = True) -> Tensor:
+def infonce_bound(
+    z1: Tensor,
+    z2: Tensor,
+    density: Density,
+    *,
+    precision: Precision = "fast",
+    backend: Backend = "auto",
+    validate: bool = True,
+) -> Tensor:
     r"""InfoNCE lower bound on I(Z1; Z2), in nats and at most log k (ER paper, Eq. 1).
 
     .. math:: \frac1k \sum_i \log \frac{q(z_{2,i} \mid z_{1,i})}{\frac1k \sum_j q(z_{2,j} \mid z_{1,i})}
@@ -85,14 +99,17 @@ def infonce_bound(z1: Tensor, z2: Tensor, density: Density, *, validate: bool = 
         z1: projections of the first view, shape (k, d).
         z2: projections of the second view, shape (k, d).
         density: gives the score f = log q; its constant cancels.
+        precision: of the pairwise sums, `"fast"` or `"ieee"` (see `entrec.pairwise_logsumexp`).
+        backend: what computes them, `"auto"`, `"dense"`, `"tiled"` or `"triton"`.
         validate: check the values now; `False` defers that to `entrec.raise_if_invalid`.
 
     Returns:
         A scalar.
     """
     check_density("density", density)
+    how = checked_how(precision, backend)
     z1, z2 = _pair(z1, z2, 1, validate, density)
-    log_sum = log_kernel_sum(density, z1, z2, exclude_diagonal=False)
+    log_sum = log_kernel_sum(density, z1, z2, exclude_diagonal=False, how=how)
     return (log_kernel(density, z2, z1) - log_sum).mean() + log_count(z1.shape[0], z1)
 
 

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from torch import Tensor
 
 from entrec import checks
-from entrec.estimators import sphere
-from entrec.pairwise import Similarity, dense
-from entrec.pairwise.dense import similarity_of_difference
+from entrec.pairwise import How, Similarity, ranks
+from entrec.pairwise.logsumexp import logsumexp
+from entrec.pairwise.similarity import similarity_of_difference, to_sphere
 
 Parameter = float | Tensor
 
@@ -46,29 +46,26 @@ class Density(Protocol):
 def log_kernel(density: Density, z: Tensor, given: Tensor) -> Tensor:
     """Log q(z_i | given_i) without its constant, for matching rows, unchecked; (..., d), (..., d) -> (...)."""
     if density.on_sphere:
-        return density.factor * (sphere.to_sphere(z) * sphere.to_sphere(given)).sum(dim=-1)
+        return density.factor * (to_sphere(z) * to_sphere(given)).sum(dim=-1)
     return density.factor * similarity_of_difference((z - given) / density.unit, density.similarity)
 
 
-def log_kernel_sum(density: Density, z: Tensor, given: Tensor, exclude_diagonal: bool) -> Tensor:
-    """Log sum_j q(z_i | given_j) without its constant, unchecked; (..., k, d), (..., m, d) -> (..., k)."""
+def log_kernel_sum(density: Density, z: Tensor, given: Tensor, exclude_diagonal: bool, how: How = How()) -> Tensor:
+    """Log sum_j q(z_i | given_j) without its constant, unchecked; (..., k, d), (..., m, d) -> (..., k), all ranks' if shared."""
     if density.on_sphere:
-        points = sphere.to_sphere(z)
-        carriers = points if given is z else sphere.to_sphere(given)
-    else:
-        # Dividing rounds, so the common part of all points goes first: kernels see differences alone.
-        origin = given.detach().double().mean(dim=-2, keepdim=True).to(given.dtype)
-        points = (z - origin) / density.unit
-        carriers = points if given is z else (given - origin) / density.unit
-    return dense.logsumexp(points, carriers, density.similarity, density.factor, exclude_diagonal)
+        return logsumexp(z, given, "cosine", density.factor, exclude_diagonal, how)
+    # Dividing rounds, so the common part of all points goes first: kernels see differences alone.
+    origin = ranks.mean_point(given, how.shares).to(given.dtype)
+    points = (z - origin) / density.unit
+    carriers = points if given is z else (given - origin) / density.unit
+    return logsumexp(points, carriers, density.similarity, density.factor, exclude_diagonal, how)
 
 
 def check_values(values: checks.ValueChecks, density: Density, **points: Tensor) -> None:
     """The value checks that points, and the density's own parameters, must pass."""
     for name, z in points.items():
         if density.on_sphere:
-            if z.shape[-1] < 2:
-                raise ValueError(f"{name} must have at least 2 columns to lie on a sphere, got shape {tuple(z.shape)}")
+            checks.on_a_sphere(name, z)
             values.directions(name, z)
         else:
             values.finite(name, z)

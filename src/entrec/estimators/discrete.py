@@ -5,6 +5,8 @@ from torch import Tensor
 
 from entrec import checks
 from entrec.estimators.compiling import log_count
+from entrec.pairwise import ranks
+from entrec.pairwise.ranks import Shares
 
 
 def discrete_entropy(probs: Tensor, chunks: int = 1, *, validate: bool = True) -> Tensor:
@@ -49,12 +51,16 @@ def entropy_of_distribution(p: Tensor) -> Tensor:
     return -(p * torch.where(p > 0, p, 1.0).log()).sum(dim=-1)
 
 
-def discrete_entropy_from_log_probs(log_probs: Tensor, chunks: int) -> Tensor:
+def discrete_entropy_from_log_probs(log_probs: Tensor, chunks: int, shares: Shares | None = None) -> Tensor:
     """`discrete_entropy` in the log domain, unchecked, (..., k, d) -> (...): finite gradients where probabilities underflow."""
+    if shares is not None and chunks > 1:  # a chunk may lie on two ranks
+        log_probs, shares = ranks.gather(log_probs, shares, dim=-2), None
     *leading, k, d = log_probs.shape
-    log_marginal = torch.logsumexp(log_probs.reshape(*leading, chunks, k // chunks, d), dim=-2) - log_count(
-        k // chunks, log_probs
-    )
+    log_sums = torch.logsumexp(log_probs.reshape(*leading, chunks, k // chunks, d), dim=-2)
+    if shares is not None:
+        one_each = Shares((1,) * len(shares.sizes), shares.rank)
+        k, log_sums = shares.total, torch.logsumexp(ranks.gather(log_sums, one_each, dim=-2), dim=-2, keepdim=True)
+    log_marginal = log_sums - log_count(k // chunks, log_probs)
     return -(log_marginal.exp() * log_marginal).sum(dim=-1).mean(dim=-1)
 
 

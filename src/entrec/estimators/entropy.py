@@ -8,6 +8,7 @@ from torch import Tensor
 from entrec import checks
 from entrec.estimators.compiling import log_count
 from entrec.estimators.density import Density, check_density, check_values, log_kernel_sum
+from entrec.pairwise import Backend, How, Precision, ranks
 
 Estimator = Literal["joe", "plugin"]
 
@@ -18,6 +19,8 @@ def kde_log_density(
     reference: Tensor | None = None,
     leave_one_out: bool = False,
     *,
+    precision: Precision = "fast",
+    backend: Backend = "auto",
     validate: bool = True,
 ) -> Tensor:
     r"""Logarithm of the kernel density estimate at each point, in nats (ER paper, Eq. 9).
@@ -31,6 +34,8 @@ def kde_log_density(
         kernel: the density q at its bandwidth, for instance `VonMisesFisher(1.0).with_bandwidth(0.1)`.
         reference: the points that carry the kernels, shape (m, d); `z` itself if not given.
         leave_one_out: leave out each point's own kernel; only without `reference`.
+        precision: of the pairwise sums, `"fast"` or `"ieee"` (see `entrec.pairwise_logsumexp`).
+        backend: what computes them, `"auto"`, `"dense"`, `"tiled"` or `"triton"`.
         validate: check the values now; `False` defers that to `entrec.raise_if_invalid`.
 
     Returns:
@@ -51,10 +56,11 @@ def kde_log_density(
         checks.batch("reference", reference)
         checks.alike("z", z, "reference", reference, rows=False)
         check_values(values, kernel, reference=reference)
+    how = checked_how(precision, backend)
     values.raise_or_flag()
     z, *others = checks.same_dtype(z) if reference is None else checks.same_dtype(z, reference)
     reference = others[0] if others else z
-    return log_kernel_mean(z, kernel, reference, leave_one_out) + kernel.log_normalizer(z.shape[-1])
+    return log_kernel_mean(z, kernel, reference, leave_one_out, how) + kernel.log_normalizer(z.shape[-1])
 
 
 def kde_entropy(
@@ -63,6 +69,9 @@ def kde_entropy(
     estimator: Estimator = "joe",
     leave_one_out: bool = False,
     *,
+    precision: Precision = "fast",
+    backend: Backend = "auto",
+    gather_distributed: bool = False,
     validate: bool = True,
 ) -> Tensor:
     r"""Kernel estimate of the differential entropy of Z, in nats (ER paper, Eqs. 7 and 8).
@@ -77,23 +86,27 @@ def kde_entropy(
     with `leave_one_out=True`.
 
     Args:
-        z: projections, shape (k, d); on the sphere only their directions count.
+        z: projections, shape (..., k, d); on the sphere only their directions count.
         kernel: the density at its bandwidth, for instance `VonMisesFisher(kappa=10.0)`.
         estimator: `"joe"` or `"plugin"`.
         leave_one_out: leave out each point's own kernel.
+        precision: of the pairwise sums, `"fast"` or `"ieee"` (see `entrec.pairwise_logsumexp`).
+        backend: what computes them, `"auto"`, `"dense"`, `"tiled"` or `"triton"`.
+        gather_distributed: the entropy of all ranks' projections together, the same on every rank (see `entrec.losses`).
         validate: check the values now; `False` defers that to `entrec.raise_if_invalid`.
 
     Returns:
-        A scalar.
+        Shape (...): a scalar for one batch, one value for each of several.
     """
     check_density("kernel", kernel)
     checks.choice("estimator", estimator, Estimator)
-    checks.batch("z", z, *_least_rows(leave_one_out))
+    checks.batch("z", z, *_least_rows(leave_one_out and not gather_distributed), leading=True)
+    how = checked_how(precision, backend)
     values = checks.ValueChecks(validate)
     check_values(values, kernel, z=z)
-    values.raise_or_flag()
+    how = checked_across_ranks(values, how, z, gather_distributed, 2 if leave_one_out else 1)
     z = checks.at_least_float32(z)
-    return unnormalised_entropy(z, kernel, estimator, leave_one_out) - kernel.log_normalizer(z.shape[-1])
+    return unnormalised_entropy(z, kernel, estimator, leave_one_out, how) - kernel.log_normalizer(z.shape[-1])
 
 
 def joe(log_density: Tensor) -> Tensor:
@@ -107,16 +120,33 @@ def plugin(log_density: Tensor) -> Tensor:
     return -(weight * torch.where(weight > 0, log_density, 0.0)).sum(dim=-1)
 
 
-def unnormalised_entropy(z: Tensor, kernel: Density, estimator: Estimator, leave_one_out: bool) -> Tensor:
+def unnormalised_entropy(z: Tensor, kernel: Density, estimator: Estimator, leave_one_out: bool, how: How = How()) -> Tensor:
     """The entropy plus the kernel's log C, which callers subtract where nothing cancels it; (..., k, d) -> (...)."""
-    log_density = log_kernel_mean(z, kernel, z, leave_one_out)
+    log_density = log_kernel_mean(z, kernel, z, leave_one_out, how)
     return joe(log_density) if estimator == "joe" else plugin(log_density)
 
 
-def log_kernel_mean(z: Tensor, kernel: Density, reference: Tensor, leave_one_out: bool) -> Tensor:
+def log_kernel_mean(z: Tensor, kernel: Density, reference: Tensor, leave_one_out: bool, how: How = How()) -> Tensor:
     """The log-density estimate without the kernel's log C, unchecked; (..., k, d), (..., m, d) -> (..., k)."""
-    others = reference.shape[-2] - (1 if leave_one_out else 0)
-    return log_kernel_sum(kernel, z, reference, leave_one_out) - log_count(others, z)
+    others = (reference.shape[-2] if how.shares is None else how.shares.total) - (1 if leave_one_out else 0)
+    return log_kernel_sum(kernel, z, reference, leave_one_out, how) - log_count(others, z)
+
+
+def checked_how(precision: Precision, backend: Backend) -> How:
+    """The options of a pairwise sum, if they are some."""
+    checks.choice("precision", precision, Precision)
+    checks.choice("backend", backend, Backend)
+    return How(precision, backend)
+
+
+def checked_across_ranks(
+    values: checks.ValueChecks, how: How, points: Tensor, gather_distributed: bool, least_rows: int = 1
+) -> How:
+    """Answer the value checks; where ranks are to act as one, they learn of each other's faults and rows (..., k, d)."""
+    if not gather_distributed:
+        values.raise_or_flag()
+        return how
+    return how._replace(shares=ranks.agree(points, values.raise_or_flag, least_rows))
 
 
 def _least_rows(leave_one_out: bool) -> tuple[int, str]:

@@ -6,8 +6,10 @@ from torch import Tensor
 from entrec import checks
 from entrec.estimators.compiling import log_count
 from entrec.estimators.discrete import entropy_of_distribution
-from entrec.estimators.sphere import to_sphere
-from entrec.pairwise import dense
+from entrec.estimators.entropy import checked_how
+from entrec.pairwise import Backend, How, Precision
+from entrec.pairwise.logsumexp import logsumexp
+from entrec.pairwise.similarity import similarity_of_difference, to_sphere
 
 
 def alignment(z1: Tensor, z2: Tensor, alpha: float = 2.0, *, validate: bool = True) -> Tensor:
@@ -36,11 +38,13 @@ def alignment(z1: Tensor, z2: Tensor, alpha: float = 2.0, *, validate: bool = Tr
 
 def distances_on_sphere(z1: Tensor, z2: Tensor, alpha: float) -> Tensor:
     """The distances to the power alpha of matching rows' directions, unchecked; zero gradient where they are equal."""
-    squared = -dense.similarity_of_difference(to_sphere(z1) - to_sphere(z2), "sqeuclidean")
+    squared = -similarity_of_difference(to_sphere(z1) - to_sphere(z2), "sqeuclidean")
     return torch.where(squared > 0, torch.where(squared > 0, squared, 1.0) ** (alpha / 2), 0.0)
 
 
-def uniformity(z: Tensor, t: float = 2.0, *, validate: bool = True) -> Tensor:
+def uniformity(
+    z: Tensor, t: float = 2.0, *, precision: Precision = "fast", backend: Backend = "auto", validate: bool = True
+) -> Tensor:
     r"""Log of the mean Gaussian potential of all pairs, :math:`\log \operatorname*{mean}_{i \ne j} e^{-t \|z_i - z_j\|^2}`.
 
     Wang and Isola (2020). By Jensen's inequality minus it is at most Joe's leave-one-out entropy with a Gaussian kernel,
@@ -49,16 +53,24 @@ def uniformity(z: Tensor, t: float = 2.0, *, validate: bool = True) -> Tensor:
     Args:
         z: projections, shape (k, d) with k >= 2; only their directions count.
         t: scale of the potential, positive.
+        precision: of the pairwise sums, `"fast"` or `"ieee"` (see `entrec.pairwise_logsumexp`).
+        backend: what computes them, `"auto"`, `"dense"`, `"tiled"` or `"triton"`.
         validate: check the values now; `False` defers that to `entrec.raise_if_invalid`.
     """
     checks.batch("z", z, 2)
     checks.positive("t", t)
+    how = checked_how(precision, backend)
     values = checks.ValueChecks(validate)
     values.directions("z", z)
     values.raise_or_flag()
-    z = to_sphere(checks.at_least_float32(z))
-    log_sums = dense.logsumexp(z, z, "sqeuclidean", t, exclude_diagonal=True)
-    return torch.logsumexp(log_sums, dim=-1) - log_count(z.shape[0] * (z.shape[0] - 1), z)
+    return log_mean_potential(checks.at_least_float32(z), t, how)
+
+
+def log_mean_potential(z: Tensor, t: float, how: How) -> Tensor:
+    """The uniformity of each (..., k, d) -> (...), unchecked; of unit vectors, -t |x-y|^2 = 2t (x.y - 1)."""
+    log_sums = logsumexp(z, z, "cosine", 2 * t, exclude_diagonal=True, how=how)
+    k = log_sums.shape[-1]
+    return torch.logsumexp(log_sums, dim=-1) - 2 * t - log_count(k * (k - 1), z)
 
 
 def effective_rank(z: Tensor, *, validate: bool = True) -> Tensor:

@@ -16,8 +16,9 @@ from torch import Tensor
 from entrec import checks
 from entrec.estimators.density import Density, check_density, check_values
 from entrec.estimators.discrete import check_chunks, discrete_entropy_from_log_probs, expected_log_prob
-from entrec.estimators.entropy import Estimator, unnormalised_entropy
+from entrec.estimators.entropy import Estimator, checked_across_ranks, checked_how, unnormalised_entropy
 from entrec.estimators.reconstruction import unnormalised_reconstruction
+from entrec.pairwise import Backend, How, Precision, ranks
 
 
 class ERObjective(NamedTuple):
@@ -38,6 +39,9 @@ def er_objective(
     *,
     targets: Sequence[Tensor] | None = None,
     predictions: Sequence[Tensor] | None = None,
+    precision: Precision = "fast",
+    backend: Backend = "auto",
+    gather_distributed: bool = False,
     validate: bool = True,
 ) -> ERObjective:
     r"""Minus the mean entropy of the views minus the weighted mean reconstruction of their pairs, in nats.
@@ -56,6 +60,9 @@ def er_objective(
         targets: the teacher's projections of the first T <= V views (the others, such as small crops, only the student saw);
             no gradient flows into them. Without them the student's projections are the targets.
         predictions: the predictor's outputs, one per view; they take the views' place as what is reconstructed *from*.
+        precision: of the pairwise sums, `"fast"` or `"ieee"` (see `entrec.pairwise_logsumexp`).
+        backend: what computes them, `"auto"`, `"dense"`, `"tiled"` or `"triton"`.
+        gather_distributed: the objective of all ranks' rows together, the same on every rank (see `entrec.losses`).
         validate: check the values now; `False` defers that to `entrec.raise_if_invalid`.
     """
     kernel = density if kernel is None else kernel
@@ -63,7 +70,8 @@ def er_objective(
     check_density("kernel", kernel)
     checks.choice("estimator", estimator, Estimator)
     check_weight(weight)
-    student, teacher, sources = _stack_views(views, targets, predictions, least_rows=2 if leave_one_out else 1)
+    how, least = checked_how(precision, backend), 2 if leave_one_out else 1
+    student, teacher, sources = _stack_views(views, targets, predictions, least_rows=least if not gather_distributed else 1)
     values = checks.ValueChecks(validate)
     check_values(values, kernel, views=student)
     if kernel is not density:
@@ -72,13 +80,13 @@ def er_objective(
         check_values(values, density, targets=teacher)
     if predictions is not None:
         check_values(values, density, predictions=sources)
-    values.raise_or_flag()
+    how = checked_across_ranks(values, how, student, gather_distributed, least)
 
-    source, target = _pairs(sources, teacher)
+    source, target = ordered_pairs(sources, teacher)
     dim = student.shape[-1]
     log_c, kernel_log_c = density.log_normalizer(dim), kernel.log_normalizer(dim)
-    entropy = unnormalised_entropy(student, kernel, estimator, leave_one_out).mean()
-    rec = unnormalised_reconstruction(target, source, density)
+    entropy = unnormalised_entropy(student, kernel, estimator, leave_one_out, how).mean()
+    rec = unnormalised_reconstruction(target, source, density, how)
     loss = -(entropy + weight * rec + (weight * log_c - kernel_log_c))
     return ERObjective(loss, entropy - kernel_log_c, rec + log_c)
 
@@ -91,6 +99,7 @@ def discrete_er_objective(
     *,
     targets: Sequence[Tensor] | None = None,
     predictions: Sequence[Tensor] | None = None,
+    gather_distributed: bool = False,
     validate: bool = True,
 ) -> ERObjective:
     r"""The ER objective of discrete surrogates: logits in, the same two terms out (ER paper, Appendix A.2).
@@ -106,34 +115,38 @@ def discrete_er_objective(
         targets: the codes of the first T <= V views as probabilities (a teacher's softmax, Sinkhorn's or k-means' codes); no
             gradient flows into them. Without them the student's own distributions are the targets.
         predictions: the predictor's logits, one per view, in place of the views' as what is reconstructed from.
+        gather_distributed: the objective of all ranks' rows together, the same on every rank (see `entrec.losses`).
         validate: check the values now; `False` defers that to `entrec.raise_if_invalid`.
     """
     checks.positive("temperature", temperature)
     check_weight(weight)
     student, teacher, sources = _stack_views(views, targets, predictions, least_rows=1)
-    check_chunks(student.shape[1], chunks)
+    if not gather_distributed:
+        check_chunks(student.shape[1], chunks)
     values = checks.ValueChecks(validate)
     values.finite("views", student)
     if predictions is not None:
         values.finite("predictions", sources)
     if targets is not None:
         values.distributions("targets", teacher, rounded_to=targets[0].dtype)
-    values.raise_or_flag()
+    shares = checked_across_ranks(values, How(), student, gather_distributed).shares
+    if shares is not None:
+        check_chunks(shares.total, chunks)
 
     log_student = torch.log_softmax(student / temperature, dim=-1)
     log_source = log_student if predictions is None else torch.log_softmax(sources / temperature, dim=-1)
-    source, target = _pairs(log_source, log_student.exp() if targets is None else teacher)
-    entropy = discrete_entropy_from_log_probs(log_student, chunks).mean()
-    rec = expected_log_prob(target, source).mean()
+    source, target = ordered_pairs(log_source, log_student.exp() if targets is None else teacher)
+    entropy = discrete_entropy_from_log_probs(log_student, chunks, shares).mean()
+    rec = ranks.gather(expected_log_prob(target, source), shares).mean()
     return ERObjective(-(entropy + weight * rec), entropy, rec)
 
 
-def check_weight(weight: float) -> None:
-    """The weight of the reconstruction is a number of at least zero."""
+def check_weight(weight: float, name: str = "weight") -> None:
+    """The weight of a term is a number of at least zero."""
     if isinstance(weight, bool) or not isinstance(weight, int | float | Real):
-        raise TypeError(f"weight must be a number, got {type(weight).__name__}")
+        raise TypeError(f"{name} must be a number, got {type(weight).__name__}")
     if not 0 <= weight < float("inf"):
-        raise ValueError(f"weight must be at least 0 and finite, got {weight}")
+        raise ValueError(f"{name} must be at least 0 and finite, got {weight}")
 
 
 def _stack_views(
@@ -149,21 +162,33 @@ def _stack_views(
         raise ValueError(f"targets must be 1 to {len(views)} tensors, of the first views, got {len(targets)}")
     if predictions is not None and len(predictions) != len(views):
         raise ValueError(f"predictions must be one tensor per view, {len(views)}, got {len(predictions)}")
-    student = _stack("views", views, views[0], least_rows)
-    teacher = student if targets is None else _stack("targets", targets, views[0], least_rows).detach()
-    sources = student if predictions is None else _stack("predictions", predictions, views[0], least_rows)
+    why = " with leave_one_out=True" if least_rows > 1 else ""
+    student = _stack("views", views, views[0], least_rows, why)
+    teacher = student if targets is None else _stack("targets", targets, views[0], least_rows, why).detach()
+    sources = student if predictions is None else _stack("predictions", predictions, views[0], least_rows, why)
     return student, teacher, sources
 
 
-def _stack(name: str, group: Sequence[Tensor], like: Tensor, least_rows: int) -> Tensor:
-    why = " with leave_one_out=True" if least_rows > 1 else ""
-    for i, x in enumerate(group):
-        checks.batch(f"{name}[{i}]", x, least_rows, why)
-        checks.alike("views[0]", like, f"{name}[{i}]", x)
-    return checks.at_least_float32(torch.stack(list(group)))
+def _stack(name: str, group: Sequence[Tensor], like: Tensor, least_rows: int, why: str) -> Tensor:
+    return stack_views([f"{name}[{i}]" for i in range(len(group))], group, least_rows, why, ("views[0]", like))
 
 
-def _pairs(sources: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def stack_views(
+    names: Sequence[str],
+    views: Sequence[Tensor],
+    least_rows: int = 1,
+    why: str = "",
+    like: tuple[str, Tensor] | None = None,
+) -> Tensor:
+    """Views of one shape (that of `like`, or of the first) as one tensor (V, k, d), in float32 or better."""
+    first, example = like or (names[0], views[0])
+    for name, x in zip(names, views, strict=True):
+        checks.batch(name, x, least_rows, why)
+        checks.alike(first, example, name, x)
+    return torch.stack(checks.same_dtype(*views))
+
+
+def ordered_pairs(sources: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Every (source, target) of different views, stacked to two tensors of shape (pairs, k, d)."""
     pairs = [(s, t) for t in range(len(targets)) for s in range(len(sources)) if s != t]
     return torch.stack([sources[s] for s, _ in pairs]), torch.stack([targets[t] for _, t in pairs])

@@ -10,16 +10,6 @@ from entrec.estimators.bessel import bessel_i_ratio, log_bessel_i_over_power
 from entrec.estimators.compiling import as_constant
 
 
-def to_sphere(z: Tensor) -> Tensor:
-    r"""Each row's direction :math:`z / \|z\|`, for rows of any finite scale (squares neither overflow nor vanish)."""
-    largest = z.detach().abs().amax(dim=-1, keepdim=True)
-    scaled = z / torch.where(largest > 0, largest, 1.0)
-    # A zero row has no direction: it stays zero, nothing is divided by zero, and the value checks report it.
-    length = torch.linalg.vector_norm(torch.where(largest > 0, scaled, 1.0), dim=-1, keepdim=True)
-    directions: Tensor = scaled / length
-    return directions
-
-
 def log_sphere_area(dim: int) -> float:
     r"""Logarithm of the area of S^{d-1}, :math:`\log 2 + \frac d2 \log \pi - \log \Gamma(\frac d2)`.
 

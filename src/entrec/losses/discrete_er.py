@@ -18,6 +18,7 @@ class DiscreteERLoss(nn.Module):
         temperature: divides the student's logits.
         weight: lambda, the weight of the reconstruction; at other values than 1 the loss is no bound.
         chunks: average the entropy over that many equal parts of the batch.
+        gather_distributed: the loss of all ranks' batches together instead of this rank's own (see `entrec.losses`).
         validate: check values on every eager call; `False` never waits for the device (see `entrec.raise_if_invalid`).
 
     Example:
@@ -28,7 +29,15 @@ class DiscreteERLoss(nn.Module):
         tensor(-1.3863)
     """
 
-    def __init__(self, temperature: float = 0.1, weight: float = 1.0, chunks: int = 1, *, validate: bool = True) -> None:
+    def __init__(
+        self,
+        temperature: float = 0.1,
+        weight: float = 1.0,
+        chunks: int = 1,
+        gather_distributed: bool = False,
+        *,
+        validate: bool = True,
+    ) -> None:
         super().__init__()
         checks.positive("temperature", temperature)
         check_weight(weight)
@@ -36,6 +45,7 @@ class DiscreteERLoss(nn.Module):
         self.temperature = temperature
         self.weight = weight
         self.chunks = chunks
+        self.gather_distributed = gather_distributed
         self.validate = validate
 
     def forward(
@@ -73,9 +83,13 @@ class DiscreteERLoss(nn.Module):
             self.chunks,
             targets=targets,
             predictions=predictions,
+            gather_distributed=self.gather_distributed,
             validate=self.validate,
         )
 
     def extra_repr(self) -> str:
         """The settings, as the constructor takes them."""
-        return f"temperature={self.temperature}, weight={self.weight}, chunks={self.chunks}"
+        return (
+            f"temperature={self.temperature}, weight={self.weight}, chunks={self.chunks}, "
+            f"gather_distributed={self.gather_distributed}"
+        )

@@ -6,8 +6,9 @@ from torch import Tensor, nn
 
 from entrec import checks
 from entrec.estimators.density import Density, check_density
-from entrec.estimators.entropy import Estimator
+from entrec.estimators.entropy import Estimator, checked_how
 from entrec.estimators.objective import ERObjective, check_weight, er_objective
+from entrec.pairwise import Backend, Precision
 
 
 class ERLoss(nn.Module):
@@ -23,6 +24,9 @@ class ERLoss(nn.Module):
         estimator: `"plugin"` (the paper's experiments) or `"joe"`.
         weight: lambda, the weight of the reconstruction.
         leave_one_out: leave out each point's own kernel.
+        gather_distributed: the loss of all ranks' batches together instead of this rank's own (see `entrec.losses`).
+        precision: of the pairwise sums, `"fast"` or `"ieee"` (see `entrec.pairwise_logsumexp`).
+        backend: what computes them, `"auto"`, `"dense"`, `"tiled"` or `"triton"`.
         validate: check values on every eager call; `False` never waits for the device (see `entrec.raise_if_invalid`).
 
     Example:
@@ -41,7 +45,10 @@ class ERLoss(nn.Module):
         estimator: Estimator = "plugin",
         weight: float = 1.0,
         leave_one_out: bool = False,
+        gather_distributed: bool = False,
         *,
+        precision: Precision = "fast",
+        backend: Backend = "auto",
         validate: bool = True,
     ) -> None:
         super().__init__()
@@ -55,6 +62,8 @@ class ERLoss(nn.Module):
         self.estimator: Estimator = estimator
         self.weight = weight
         self.leave_one_out = leave_one_out
+        self.gather_distributed = gather_distributed
+        self.precision, self.backend, _ = checked_how(precision, backend)
         self.validate = validate
         for owner, of in (("density", density), ("kernel", kernel)):
             for name, value in of.arguments.items() if of is not None else ():
@@ -98,6 +107,9 @@ class ERLoss(nn.Module):
             self.leave_one_out,
             targets=targets,
             predictions=predictions,
+            precision=self.precision,
+            backend=self.backend,
+            gather_distributed=self.gather_distributed,
             validate=self.validate,
         )
 
@@ -105,5 +117,5 @@ class ERLoss(nn.Module):
         """The settings, as the constructor takes them."""
         return (
             f"density={self.density}, kernel={self.kernel}, estimator={self.estimator!r}, weight={self.weight}, "
-            f"leave_one_out={self.leave_one_out}"
+            f"leave_one_out={self.leave_one_out}, gather_distributed={self.gather_distributed}"
         )

@@ -9,7 +9,8 @@ from scipy.stats import vonmises_fisher
 from torch import Generator, Tensor
 
 from entrec import Density, Gaussian, VonMisesFisher, log_sphere_area
-from entrec.estimators.sphere import to_sphere, vmf_mean_cosine
+from entrec.estimators.sphere import vmf_mean_cosine
+from entrec.pairwise.similarity import to_sphere
 
 
 class Distribution(Protocol):

@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from entrec import Density, Gaussian, VonMisesFisher, reconstruction
-from entrec.estimators.sphere import to_sphere
+from entrec.pairwise.similarity import to_sphere
 from entrec.paper.convergence.distributions import VMF
 from entrec.paper.convergence.measure import Curve, generator, measure
 

@@ -1,0 +1,64 @@
+"""InfoNCE between views: CPC's and CMC's loss."""
+
+import torch
+from torch import Tensor, nn
+
+from entrec import checks
+from entrec.estimators.entropy import checked_how
+from entrec.estimators.objective import ordered_pairs
+from entrec.losses.views import cosines, directions
+from entrec.pairwise import Backend, How, Precision, ranks
+from entrec.pairwise.logsumexp import logsumexp
+
+
+class InfoNCELoss(nn.Module):
+    r"""Each projection of one view finds its datum among the k projections of another (van den Oord et al., 2018).
+
+    .. math:: \operatorname*{mean}_{s \ne t} \frac1k \sum_i
+        \Big(\log \sum_j e^{\cos(z_{s,i}, z_{t,j})/\tau} - \cos(z_{s,i}, z_{t,i})/\tau\Big)
+
+    The mean runs over all ordered pairs of views: both directions for two (CMC, CLIP). For one direction, log k minus it is
+    `entrec.infonce_bound(z_s, z_t, VonMisesFisher(1 / tau))`.
+
+    Args:
+        temperature: tau, positive; an `nn.Parameter` is learnt.
+        gather_distributed: the loss of all ranks' batches together instead of this rank's own (see `entrec.losses`).
+        precision: of the pairwise sums, `"fast"` or `"ieee"` (see `entrec.pairwise_logsumexp`).
+        backend: what computes them, `"auto"`, `"dense"`, `"tiled"` or `"triton"`.
+        validate: check values on every eager call; `False` never waits for the device (see `entrec.raise_if_invalid`).
+
+    Example:
+        >>> z = torch.eye(4)
+        >>> InfoNCELoss(temperature=0.1)(z, z)  # log(1 + 3 exp(-10))
+        tensor(0.0001)
+    """
+
+    def __init__(
+        self,
+        temperature: float | Tensor = 0.1,
+        gather_distributed: bool = False,
+        *,
+        precision: Precision = "fast",
+        backend: Backend = "auto",
+        validate: bool = True,
+    ) -> None:
+        super().__init__()
+        checks.single("temperature", checks.positive("temperature", temperature))
+        self.temperature = temperature
+        self.gather_distributed = gather_distributed
+        self.precision, self.backend, _ = checked_how(precision, backend)
+        self.validate = validate
+
+    def forward(self, z1: Tensor, z2: Tensor, *more: Tensor) -> Tensor:
+        """The loss of two or more views' projections, each (k, d), row i of all from the same datum."""
+        named = {f"z{i}": z for i, z in enumerate((z1, z2, *more), start=1)}
+        how = How(self.precision, self.backend)
+        views, how = directions(named, how, self.gather_distributed, self.validate)
+        source, target = ordered_pairs(views, views)
+        log_sums = logsumexp(source, target, "cosine", 1 / self.temperature, exclude_diagonal=False, how=how)
+        positives = ranks.gather(cosines(source, target), how.shares)
+        return log_sums.mean() - positives.mean() / self.temperature
+
+    def extra_repr(self) -> str:
+        """The settings, as the constructor takes them."""
+        return f"temperature={self.temperature}, gather_distributed={self.gather_distributed}"

@@ -1,0 +1,61 @@
+"""The normalised-temperature cross entropy of SimCLR."""
+
+from torch import Tensor, nn
+
+from entrec import checks
+from entrec.estimators.entropy import checked_how
+from entrec.losses.views import cosines, directions
+from entrec.pairwise import Backend, How, Precision, ranks
+from entrec.pairwise.logsumexp import logsumexp
+from entrec.pairwise.ranks import Shares
+
+
+class NTXentLoss(nn.Module):
+    r"""SimCLR's loss: each of the 2k projections finds its other view among all 2k - 1 others (Chen et al., 2020).
+
+    .. math:: \frac1{2k} \sum_i \Big(\log \sum_{j \ne i} e^{\cos(z_i, z_j)/\tau} - \cos(z_i, z_{i'})/\tau\Big)
+
+    Args:
+        temperature: tau, positive; an `nn.Parameter` is learnt.
+        gather_distributed: the loss of all ranks' batches together instead of this rank's own (see `entrec.losses`).
+        precision: of the pairwise sums, `"fast"` or `"ieee"` (see `entrec.pairwise_logsumexp`).
+        backend: what computes them, `"auto"`, `"dense"`, `"tiled"` or `"triton"`.
+        validate: check values on every eager call; `False` never waits for the device (see `entrec.raise_if_invalid`).
+
+    Example:
+        >>> import torch
+        >>> z = torch.eye(4)
+        >>> NTXentLoss(temperature=0.1)(z, z)  # log(1 + 6 exp(-10)): each finds its other view
+        tensor(0.0003)
+    """
+
+    def __init__(
+        self,
+        temperature: float | Tensor = 0.1,
+        gather_distributed: bool = False,
+        *,
+        precision: Precision = "fast",
+        backend: Backend = "auto",
+        validate: bool = True,
+    ) -> None:
+        super().__init__()
+        checks.single("temperature", checks.positive("temperature", temperature))
+        self.temperature = temperature
+        self.gather_distributed = gather_distributed
+        self.precision, self.backend, _ = checked_how(precision, backend)
+        self.validate = validate
+
+    def forward(self, z1: Tensor, z2: Tensor) -> Tensor:
+        """The loss of two views' projections, each (k, d), row i of both from the same datum."""
+        how = How(self.precision, self.backend)
+        views, how = directions({"z1": z1, "z2": z2}, how, self.gather_distributed, self.validate)
+        positives = ranks.gather(cosines(views[0], views[1]), how.shares)
+        points = views.flatten(0, 1)
+        if how.shares is not None:
+            how = how._replace(shares=Shares(tuple(2 * size for size in how.shares.sizes), how.shares.rank))
+        log_sums = logsumexp(points, points, "cosine", 1 / self.temperature, exclude_diagonal=True, how=how)
+        return log_sums.mean() - positives.mean() / self.temperature
+
+    def extra_repr(self) -> str:
+        """The settings, as the constructor takes them."""
+        return f"temperature={self.temperature}, gather_distributed={self.gather_distributed}"

@@ -1,0 +1,158 @@
+"""Several processes, one batch: rows gathered across ranks, with the exact gradient.
+
+Every rank holds some rows of the batch and gets the value of the whole. A gradient is the adjoint of what the ranks do
+together: the derivative of the *sum* of the values that they return. As each returns the same value, that is W times the
+gradient of one process on the concatenated batch, of which each rank receives its own rows' part, and the mean over ranks that
+DistributedDataParallel takes of the parameters' gradients is exactly that one process's. No rank holds more than its own rows
+of the matrix of pairs, and of that only a tile.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from entrec.pairwise import operator
+from entrec.pairwise.operator import Spec
+from entrec.pairwise.tiled import Weighing
+
+
+class Shares(NamedTuple):
+    """How many rows of the batch each rank holds, and which rank this is."""
+
+    sizes: tuple[int, ...]
+    rank: int
+
+    @property
+    def total(self) -> int:
+        """Rows of the whole batch."""
+        return sum(self.sizes)
+
+    @property
+    def start(self) -> int:
+        """Rows that come before this rank's."""
+        return sum(self.sizes[: self.rank])
+
+    @property
+    def own(self) -> slice:
+        """This rank's rows in the whole batch."""
+        return slice(self.start, self.start + self.sizes[self.rank])
+
+
+def agree(points: Tensor, check: Callable[[], None], least_rows: int = 1) -> Shares | None:
+    """Tell each other how many rows (..., k, d) one has; None for a single process.
+
+    A rank whose `check` fails would leave the others waiting for it in the next exchange, so that failure is told too, and all
+    of them raise.
+    """
+    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+        check()
+        return None
+    rows, columns = points.shape[-2:]
+    fault: ValueError | None = None
+    try:
+        check()
+    except ValueError as error:
+        fault = error
+    mine = torch.tensor([rows, columns, fault is not None], device=points.device)
+    everyones = mine.new_empty(dist.get_world_size(), 3)
+    dist.all_gather(list(everyones.unbind()), mine)
+    sizes, widths, faulty = (x.tolist() for x in everyones.unbind(dim=1))
+    if fault is not None:
+        raise fault
+    if any(faulty):
+        ranks = [rank for rank, found in enumerate(faulty) if found]
+        raise ValueError(
+            f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))} refused the input; the reason is told there"
+        )
+    if len(set(widths)) > 1:
+        raise ValueError(f"all ranks must give as many columns to gather them, got {widths} on ranks 0 to {len(widths) - 1}")
+    if sum(sizes) < least_rows:
+        raise ValueError(f"the ranks together must have at least {least_rows} rows, got {sizes}")
+    return Shares(tuple(sizes), dist.get_rank())
+
+
+def gather(x: Tensor, shares: Shares | None, dim: int = -1) -> Tensor:
+    """All ranks' rows, which lie along `dim`, in the order of the ranks; `x` itself for a single process."""
+    if shares is None:
+        return x
+    result: Tensor = _Gather.apply(x, shares, dim)
+    return result
+
+
+def mean_point(x: Tensor, shares: Shares | None) -> Tensor:
+    """The mean of the whole batch's rows, (..., k, d) -> (..., 1, d), without gradient: the same on every rank."""
+    x = x.detach().double()
+    if shares is None:
+        return x.mean(dim=-2, keepdim=True)
+    total = x.sum(dim=-2, keepdim=True)
+    dist.all_reduce(total)
+    return total / shares.total
+
+
+def logsumexp(a: Tensor, b: Tensor | None, p: Tensor | None, spec: Spec, shares: Shares) -> Tensor:
+    """The log-sums of all ranks' rows over all ranks' columns, on every rank; b is None where both sets are one."""
+    result: Tensor = _GatheredLogSumExp.apply(a, b, p, spec, shares)
+    return result
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, shares: Shares, dim: int) -> Tensor:
+        return _gathered(x, shares, dim)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, ctx.shares, ctx.dim = inputs
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        own = ctx.shares.own
+        return _summed(gradient).narrow(ctx.dim, own.start, own.stop - own.start), None, None
+
+
+class _GatheredLogSumExp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor | None, p: Tensor | None, spec: Spec, shares: Shares) -> Tensor:
+        all_a = _gathered(a, shares, dim=-2)
+        all_b = all_a if b is None else _gathered(b, shares, dim=-2)
+        sums = operator.log_sums(a, all_b, p, spec, same=b is None, offset=shares.start)
+        all_sums = _gathered(sums, shares, dim=-1)
+        ctx.save_for_backward(a, b, p, all_a, None if b is None else all_b, all_sums)
+        ctx.spec, ctx.shares = spec, shares
+        return all_sums
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        a, b, p, all_a, all_b, all_sums = ctx.saved_tensors
+        spec, shares, wanted = ctx.spec, ctx.shares, ctx.needs_input_grad
+        everyone = Weighing(all_sums, _summed(gradient))
+        own = Weighing(*(x[..., shares.own] for x in everyone))
+        if b is None:
+            ours = operator.gradients(a, all_a, p, spec, True, own, everyone, (wanted[0], False, wanted[2]), shares.start)
+            return ours.rows, None, ours.exponent, None, None
+        ours = operator.gradients(a, all_b, p, spec, False, own, None, (wanted[0], False, wanted[2]), shares.start)
+        theirs = None
+        if wanted[1]:
+            theirs = operator.gradients(all_a, b, p, spec, False, everyone, None, (False, True, False), -shares.start).columns
+        return ours.rows, theirs, ours.exponent, None, None
+
+
+def _gathered(x: Tensor, shares: Shares, dim: int) -> Tensor:
+    """All ranks' parts of x along `dim`; parts are padded to equal sizes for the exchange, as backends differ on others."""
+    rows = x.detach().movedim(dim, 0)
+    padded = rows.new_zeros(max(shares.sizes), *rows.shape[1:])
+    padded[: rows.shape[0]] = rows
+    parts = [torch.empty_like(padded) for _ in shares.sizes]
+    dist.all_gather(parts, padded)
+    return torch.cat([part[:size] for part, size in zip(parts, shares.sizes, strict=True)]).movedim(0, dim).contiguous()
+
+
+def _summed(x: Tensor) -> Tensor:
+    total = x.contiguous().clone()
+    dist.all_reduce(total)
+    return total
