@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from torch import Tensor
 
 from entrec import checks
-from entrec.pairwise import How, Similarity, ranks
+from entrec.pairwise import AS_USUAL, How, Similarity, ranks
 from entrec.pairwise.logsumexp import logsumexp
 from entrec.pairwise.similarity import similarity_of_difference, to_sphere
 
@@ -50,8 +50,8 @@ def log_kernel(density: Density, z: Tensor, given: Tensor) -> Tensor:
     return density.factor * similarity_of_difference((z - given) / density.unit, density.similarity)
 
 
-def log_kernel_sum(density: Density, z: Tensor, given: Tensor, exclude_diagonal: bool, how: How = How()) -> Tensor:
-    """Log sum_j q(z_i | given_j) without its constant, unchecked; (..., k, d), (..., m, d) -> (..., k), all ranks' if shared."""
+def log_kernel_sum(density: Density, z: Tensor, given: Tensor, exclude_diagonal: bool, how: How = AS_USUAL) -> Tensor:
+    """Log sum_j q(z_i | given_j) without its constant, unchecked; (..., k, d), (..., m, d) -> (..., k)."""
     if density.on_sphere:
         return logsumexp(z, given, "cosine", density.factor, exclude_diagonal, how)
     # Dividing rounds, so the common part of all points goes first: kernels see differences alone.

@@ -8,7 +8,7 @@ from torch import Tensor
 from entrec import checks
 from entrec.estimators.compiling import log_count
 from entrec.estimators.density import Density, check_density, check_values, log_kernel_sum
-from entrec.pairwise import Backend, How, Precision, ranks
+from entrec.pairwise import AS_USUAL, Backend, How, Precision, ranks
 
 Estimator = Literal["joe", "plugin"]
 
@@ -120,13 +120,13 @@ def plugin(log_density: Tensor) -> Tensor:
     return -(weight * torch.where(weight > 0, log_density, 0.0)).sum(dim=-1)
 
 
-def unnormalised_entropy(z: Tensor, kernel: Density, estimator: Estimator, leave_one_out: bool, how: How = How()) -> Tensor:
+def unnormalised_entropy(z: Tensor, kernel: Density, estimator: Estimator, leave_one_out: bool, how: How = AS_USUAL) -> Tensor:
     """The entropy plus the kernel's log C, which callers subtract where nothing cancels it; (..., k, d) -> (...)."""
     log_density = log_kernel_mean(z, kernel, z, leave_one_out, how)
     return joe(log_density) if estimator == "joe" else plugin(log_density)
 
 
-def log_kernel_mean(z: Tensor, kernel: Density, reference: Tensor, leave_one_out: bool, how: How = How()) -> Tensor:
+def log_kernel_mean(z: Tensor, kernel: Density, reference: Tensor, leave_one_out: bool, how: How = AS_USUAL) -> Tensor:
     """The log-density estimate without the kernel's log C, unchecked; (..., k, d), (..., m, d) -> (..., k)."""
     others = (reference.shape[-2] if how.shares is None else how.shares.total) - (1 if leave_one_out else 0)
     return log_kernel_sum(kernel, z, reference, leave_one_out, how) - log_count(others, z)

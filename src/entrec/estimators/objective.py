@@ -18,7 +18,7 @@ from entrec.estimators.density import Density, check_density, check_values
 from entrec.estimators.discrete import check_chunks, discrete_entropy_from_log_probs, expected_log_prob
 from entrec.estimators.entropy import Estimator, checked_across_ranks, checked_how, unnormalised_entropy
 from entrec.estimators.reconstruction import unnormalised_reconstruction
-from entrec.pairwise import Backend, How, Precision, ranks
+from entrec.pairwise import AS_USUAL, Backend, Precision, ranks
 
 
 class ERObjective(NamedTuple):
@@ -129,7 +129,7 @@ def discrete_er_objective(
         values.finite("predictions", sources)
     if targets is not None:
         values.distributions("targets", teacher, rounded_to=targets[0].dtype)
-    shares = checked_across_ranks(values, How(), student, gather_distributed).shares
+    shares = checked_across_ranks(values, AS_USUAL, student, gather_distributed).shares
     if shares is not None:
         check_chunks(shares.total, chunks)
 

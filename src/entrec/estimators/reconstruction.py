@@ -4,7 +4,7 @@ from torch import Tensor
 
 from entrec import checks
 from entrec.estimators.density import Density, check_density, check_values, log_kernel
-from entrec.pairwise import How, ranks
+from entrec.pairwise import AS_USUAL, How, ranks
 
 
 def reconstruction(z_target: Tensor, z_source: Tensor, density: Density, *, validate: bool = True) -> Tensor:
@@ -41,6 +41,6 @@ def reconstruction(z_target: Tensor, z_source: Tensor, density: Density, *, vali
     return unnormalised_reconstruction(z_target, z_source, density) + density.log_normalizer(z_target.shape[-1])
 
 
-def unnormalised_reconstruction(z_target: Tensor, z_source: Tensor, density: Density, how: How = How()) -> Tensor:
+def unnormalised_reconstruction(z_target: Tensor, z_source: Tensor, density: Density, how: How = AS_USUAL) -> Tensor:
     """The reconstruction without the density's log C, unchecked; mean over all leading dimensions of (..., k, d)."""
     return ranks.gather(log_kernel(density, z_target, z_source), how.shares).mean()

@@ -1,6 +1,5 @@
 """InfoNCE between views: CPC's and CMC's loss."""
 
-import torch
 from torch import Tensor, nn
 
 from entrec import checks
@@ -28,6 +27,7 @@ class InfoNCELoss(nn.Module):
         validate: check values on every eager call; `False` never waits for the device (see `entrec.raise_if_invalid`).
 
     Example:
+        >>> import torch
         >>> z = torch.eye(4)
         >>> InfoNCELoss(temperature=0.1)(z, z)  # log(1 + 3 exp(-10))
         tensor(0.0001)

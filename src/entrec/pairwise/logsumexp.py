@@ -22,6 +22,9 @@ class How(NamedTuple):
     shares: Shares | None = None  # of the batch on each rank, where all ranks' rows are summed
 
 
+AS_USUAL = How()
+
+
 def pairwise_logsumexp(
     a: Tensor,
     b: Tensor,
@@ -40,7 +43,8 @@ def pairwise_logsumexp(
     Args:
         a: shape (..., k, d).
         b: shape (..., m, d), with the same leading dimensions.
-        similarity: `"dot"` is scale a.b; `"cosine"` is that of the rows' directions; `"sqeuclidean"` is -scale |a-b|^2; `"l1"` is -scale sum |a-b|;
+        similarity: `"dot"` is scale a.b; `"cosine"` is that of the rows' directions; `"sqeuclidean"` is
+            -scale |a-b|^2; `"l1"` is -scale sum |a-b|;
             `("lp", p)` is -scale sum |a-b|^p (no root).
         scale: a positive number, or a tensor of one element that may be learnt.
         exclude_diagonal: leave out the pairs i = j.
@@ -86,7 +90,7 @@ def pairwise_logsumexp(
 
 
 def logsumexp(
-    a: Tensor, b: Tensor, similarity: Similarity, scale: float | Tensor, exclude_diagonal: bool, how: How = How()
+    a: Tensor, b: Tensor, similarity: Similarity, scale: float | Tensor, exclude_diagonal: bool, how: How = AS_USUAL
 ) -> Tensor:
     """`pairwise_logsumexp` for inputs that have been checked and are in float32 or float64.
 

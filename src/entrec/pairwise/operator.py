@@ -16,6 +16,11 @@ from entrec.pairwise import tiled
 from entrec.pairwise.similarity import by_differences
 from entrec.pairwise.tiled import Gradients, Pairs, Weighing
 
+try:
+    from entrec.pairwise import kernels
+except ImportError:  # Triton comes with PyTorch for CUDA only
+    kernels = None  # type: ignore[assignment]
+
 Precision = Literal["fast", "ieee"]
 Backend = Literal["auto", "dense", "tiled", "triton"]
 
@@ -39,15 +44,21 @@ class Spec(NamedTuple):
 def logsumexp(a: Tensor, b: Tensor | None, p: Tensor | None, spec: Spec) -> Tensor:
     """The l_i with their gradient; b is None where both sets are one."""
     if torch.compiler.is_compiling():
-        result: Tensor = _compiled(a, b, p, *spec)
-        return result
-    result = _LogSumExp.apply(a, b, p, spec)
-    return result
+        return _as_tensor(_compiled(a, b, p, *spec))
+    return _as_tensor(_LogSumExp.apply(a, b, p, spec))
+
+
+def _as_tensor(x: Any) -> Tensor:
+    """What untyped functions of PyTorch return, typed."""
+    found: Tensor = x
+    return found
 
 
 def log_sums(a: Tensor, b: Tensor, p: Tensor | None, spec: Spec, same: bool, offset: int = 0) -> Tensor:
     """The l_i of all rows by the backend that the spec asks for; no graph is recorded."""
     pairs = _pairs(p, spec, same, offset)
+    if by_triton(a, p, spec):
+        return kernels.log_sums(a, b, pairs, spec.precision == "ieee")
     with _plain(a, spec):
         return tiled.log_sums(a, b, pairs, _edge(a, b, pairs, spec))
 
@@ -65,8 +76,28 @@ def gradients(
 ) -> Gradients:
     """The gradients of all rows, columns and a learnt exponent, as wanted."""
     pairs = _pairs(p, spec, same, offset)
+    if by_triton(a, p, spec):
+        return kernels.gradients(a, b, pairs, rows, columns, wanted[:2], spec.precision == "ieee")
     with _plain(a, spec):
         return tiled.gradients(a, b, pairs, rows, columns, wanted, _edge(a, b, pairs, spec))
+
+
+def by_triton(a: Tensor, p: Tensor | None, spec: Spec) -> bool:
+    """Whether the Triton kernels compute this; if the caller asks for them and they cannot, an error says why."""
+    if spec.backend in ("dense", "tiled"):
+        return False
+    missing = None
+    if kernels is None:
+        missing = "Triton, which is not installed"
+    elif not (a.is_cuda or kernels.INTERPRETED):
+        missing = f"tensors on a CUDA device, got {a.device}"
+    elif a.dtype != torch.float32:
+        missing = f"inputs of at most float32, got {a.dtype}"
+    elif p is not None:
+        missing = "an exponent that is a number, got a tensor"
+    if missing and spec.backend == "triton":
+        raise ValueError(f"backend='triton' needs {missing}; backend='auto' chooses another where it must")
+    return missing is None
 
 
 def _pairs(p: Tensor | None, spec: Spec, same: bool, offset: int) -> Pairs:
@@ -84,9 +115,9 @@ def _edge(a: Tensor, b: Tensor, pairs: Pairs, spec: Spec) -> int | None:
 
 @contextlib.contextmanager
 def _plain(a: Tensor, spec: Spec) -> Iterator[None]:
-    """Neither autocast nor, where full precision is asked for, TF32 may narrow the products; no graph is recorded."""
+    """Neither autocast nor, where full precision is asked for, TF32 may narrow the products."""
     tf32 = a.is_cuda and spec.precision == "ieee" and torch.backends.cuda.matmul.allow_tf32
-    with torch.no_grad(), torch.autocast(device_type=a.device.type, enabled=False):
+    with torch.autocast(device_type=a.device.type, enabled=False):
         if tf32:
             torch.backends.cuda.matmul.allow_tf32 = False
         try:

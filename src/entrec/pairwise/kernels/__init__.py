@@ -1,0 +1,53 @@
+"""The sums and their gradients in fused Triton kernels: float32 points on a CUDA device (or in Triton's interpreter)."""
+
+import os
+
+from torch import Tensor
+
+from entrec.pairwise.kernels import distances, dots
+from entrec.pairwise.similarity import exponent
+from entrec.pairwise.tiled import Gradients, Pairs, Weighing
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def log_sums(a: Tensor, b: Tensor, pairs: Pairs, ieee: bool) -> Tensor:
+    """The l_i; (..., k, d), (..., m, d) -> (..., k)."""
+    x = _problems(a)
+    y = x if a is b else _problems(b)
+    sums = dots.log_sums(x, y, pairs, ieee) if pairs.similarity == "dot" else distances.log_sums(x, y, _power(pairs), pairs)
+    return sums.reshape(a.shape[:-1])
+
+
+def gradients(
+    a: Tensor,
+    b: Tensor,
+    pairs: Pairs,
+    rows: Weighing | None,
+    columns: Weighing | None,
+    wanted: tuple[bool, bool],
+    ieee: bool,
+) -> Gradients:
+    """The gradients in a and b, as wanted."""
+    x = _problems(a)
+    y = x if a is b else _problems(b)
+    by_row, by_column = _weighing(rows), _weighing(columns)
+    if pairs.similarity == "dot":
+        found = dots.gradients(x, y, pairs, by_row, by_column, wanted, ieee)
+    else:
+        found = distances.gradients(x, y, _power(pairs), pairs, by_row, by_column, wanted)
+    in_a, in_b = (None if g is None else g.reshape(z.shape) for g, z in ((found.rows, a), (found.columns, b)))
+    return Gradients(in_a, in_b, None)
+
+
+def _problems(x: Tensor) -> Tensor:
+    """Leading dimensions as one."""
+    return x.reshape(-1, *x.shape[-2:]).contiguous()
+
+
+def _weighing(x: Weighing | None) -> Weighing | None:
+    return None if x is None else Weighing(*(y.reshape(-1, y.shape[-1]).contiguous() for y in x))
+
+
+def _power(pairs: Pairs) -> float:
+    return float(exponent(pairs.similarity))

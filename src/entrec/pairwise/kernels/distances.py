@@ -1,0 +1,172 @@
+"""Log-sums of exp(-scale sum |a-b|^p) and their gradients, from the differences themselves.
+
+No matrix unit helps here: the differences of close points, where a kernel looks, would drown in the rounding of products.
+Points are held column by column, so that a program reads one coordinate of many points at once.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from entrec.pairwise.tiled import Gradients, Pairs, Weighing
+
+LOG2E = tl.constexpr(1.4426950408889634)
+_BLOCK = 64
+
+
+@triton.jit
+def _power(x, p, KIND: tl.constexpr):
+    """|x|^p, with an exponent of 1 or 2 known beforehand."""
+    if KIND == 1:
+        y = tl.abs(x)
+    elif KIND == 2:
+        y = x * x
+    else:
+        size = tl.abs(x)
+        y = tl.where(size > 0, tl.exp2(p * tl.log2(tl.where(size > 0, size, 1.0))), 0.0)
+    return y
+
+
+@triton.jit
+def _slope(x, p, KIND: tl.constexpr):
+    """The derivative of |x|^p, zero at x = 0."""
+    sign = tl.where(x > 0, 1.0, tl.where(x < 0, -1.0, 0.0))
+    if KIND == 1:
+        y = sign
+    elif KIND == 2:
+        y = 2 * x
+    else:
+        size = tl.abs(x)
+        y = p * sign * tl.where(size > 0, tl.exp2((p - 1) * tl.log2(tl.where(size > 0, size, 1.0))), 0.0)
+    return y
+
+
+@triton.jit
+def _similarities(x, y, rows, columns, k, m, d, p, unit, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    """-scale log2(e) sum |x-y|^p of a block of pairs."""
+    s = tl.zeros([BLOCK, BLOCK], tl.float32)
+    for _ in range(d):
+        a = tl.load(x + rows, mask=rows < k, other=0.0)
+        b = tl.load(y + columns, mask=columns < m, other=0.0)
+        s += _power(a[:, None] - b[None, :], p, KIND)
+        x += k
+        y += m
+    return -unit * s
+
+
+@triton.jit
+def _log_sums(x, y, out, k, m, d, p, unit, offset, EXCLUDE: tl.constexpr, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    """Rows of log sum_j exp, by a running maximum of the exponents in base 2."""
+    problem = tl.program_id(1).to(tl.int64)
+    rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x += problem * k * d
+    y += problem * m * d
+    top = tl.full([BLOCK], float("-inf"), tl.float32)
+    total = tl.zeros([BLOCK], tl.float32)
+    for start in range(0, m, BLOCK):
+        columns = start + tl.arange(0, BLOCK)
+        s = _similarities(x, y, rows, columns, k, m, d, p, unit, KIND, BLOCK)
+        outside = columns[None, :] >= m
+        if EXCLUDE:
+            outside |= rows[:, None] + offset == columns[None, :]
+        s = tl.where(outside, float("-inf"), s)
+        higher = tl.maximum(top, tl.max(s, 1))
+        shift = tl.where(higher == float("-inf"), 0.0, higher)
+        total = total * tl.exp2(top - shift) + tl.sum(tl.exp2(s - shift[:, None]), 1)
+        top = higher
+    tl.store(out + problem * k + rows, (top + tl.log2(total)) * 0.6931471805599453, mask=rows < k)
+
+
+@triton.jit
+def _gradient(
+    x,
+    y,
+    row_sums,
+    row_gradient,
+    column_sums,
+    column_gradient,
+    out,
+    k,
+    m,
+    d,
+    p,
+    unit,
+    scale,
+    offset,
+    BY_ROW: tl.constexpr,
+    BY_COLUMN: tl.constexpr,
+    EXCLUDE: tl.constexpr,
+    KIND: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """sum_j W_ij ds_ij/dx_i, with W_ij = g_i exp(s_ij - l_i) [by row] + g_j exp(s_ij - l_j) [by column]."""
+    problem = tl.program_id(1).to(tl.int64)
+    rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x += problem * k * d
+    y += problem * m * d
+    out += problem * k * d
+    if BY_ROW:
+        row_sum = tl.load(row_sums + problem * k + rows, mask=rows < k, other=0.0) * LOG2E
+        row_weight = tl.load(row_gradient + problem * k + rows, mask=rows < k, other=0.0)
+    for start in range(0, m, BLOCK):
+        columns = start + tl.arange(0, BLOCK)
+        s = _similarities(x, y, rows, columns, k, m, d, p, unit, KIND, BLOCK)
+        w = tl.zeros([BLOCK, BLOCK], tl.float32)
+        if BY_ROW:
+            w += tl.exp2(s - row_sum[:, None]) * row_weight[:, None]
+        if BY_COLUMN:
+            column_sum = tl.load(column_sums + problem * m + columns, mask=columns < m, other=0.0) * LOG2E
+            column_weight = tl.load(column_gradient + problem * m + columns, mask=columns < m, other=0.0)
+            w += tl.exp2(s - column_sum[None, :]) * column_weight[None, :]
+        if EXCLUDE:
+            w = tl.where(rows[:, None] + offset == columns[None, :], 0.0, w)
+        w = tl.where((rows[:, None] < k) & (columns[None, :] < m), -scale * w, 0.0)
+        a, b, at = x + rows, y + columns, out + rows
+        for _ in range(d):
+            difference = tl.load(a, mask=rows < k, other=0.0)[:, None] - tl.load(b, mask=columns < m, other=0.0)[None, :]
+            # Only this program touches these rows, so the order of the additions is always the same.
+            tl.atomic_add(at, tl.sum(w * _slope(difference, p, KIND), 1), mask=rows < k, sem="relaxed")
+            a += k
+            b += m
+            at += k
+
+
+def log_sums(a: Tensor, b: Tensor, p: float, pairs: Pairs) -> Tensor:
+    """The l_i of (problems, k, d) and (problems, m, d) float32 points."""
+    x = a.mT.contiguous()
+    y = x if a is b else b.mT.contiguous()
+    (problems, k, d), m = a.shape, b.shape[1]
+    out = torch.empty((problems, k), dtype=torch.float32, device=a.device)
+    _log_sums[triton.cdiv(k, _BLOCK), problems](
+        x, y, out, k, m, d, p, pairs.scale * LOG2E.value, pairs.offset,
+        EXCLUDE=pairs.exclude_diagonal, KIND=_kind(p), BLOCK=_BLOCK, num_warps=4,
+    )  # fmt: skip
+    return out
+
+
+def gradients(
+    a: Tensor, b: Tensor, p: float, pairs: Pairs, rows: Weighing | None, columns: Weighing | None, wanted: tuple[bool, bool]
+) -> Gradients:
+    """The gradients in a and b, as wanted."""
+    x = a.mT.contiguous()
+    y = x if a is b else b.mT.contiguous()
+    in_a = _pull(x, y, p, rows, columns, pairs.offset, pairs) if wanted[0] else None
+    in_b = _pull(y, x, p, columns, rows, -pairs.offset, pairs) if wanted[1] else None
+    return Gradients(in_a, in_b, None)
+
+
+def _pull(x: Tensor, y: Tensor, p: float, rows: Weighing | None, columns: Weighing | None, offset: int, pairs: Pairs) -> Tensor:
+    """What the columns y add to the gradient of the rows x; both (problems, d, k)."""
+    (problems, d, k), m = x.shape, y.shape[2]
+    out = torch.zeros_like(x)
+    _gradient[triton.cdiv(k, _BLOCK), problems](
+        x, y, *(rows or (x, x)), *(columns or (x, x)), out, k, m, d, p, pairs.scale * LOG2E.value, pairs.scale, offset,
+        BY_ROW=rows is not None, BY_COLUMN=columns is not None, EXCLUDE=pairs.exclude_diagonal,
+        KIND=_kind(p), BLOCK=_BLOCK, num_warps=4,
+    )  # fmt: skip
+    return out.mT.contiguous()
+
+
+def _kind(p: float) -> int:
+    return int(p) if p in (1.0, 2.0) else 0
