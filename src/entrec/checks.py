@@ -10,10 +10,15 @@ import math
 from collections.abc import Callable, Sequence
 from enum import IntFlag
 from numbers import Integral, Real
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
+
+try:
+    from entrec import device_checks
+except ImportError:  # no Triton: the same checks in several steps
+    device_checks = None  # type: ignore[assignment]
 
 
 class Fault(IntFlag):
@@ -65,6 +70,30 @@ def raise_if_invalid() -> None:
         raise ValueError(f"a compiled, captured or unvalidated call could not report this when it happened: {faults}")
 
 
+class _Check(NamedTuple):
+    """A question to the device, what it would mean if the answer were no, and the words for it."""
+
+    holds: Callable[[], Tensor]
+    fault: Fault
+    complaint: Callable[[], str]
+
+
+def _finite(name: str, x: Tensor) -> _Check:
+    return _Check(
+        lambda: torch.isfinite(x).all(),
+        Fault.NOT_FINITE,
+        lambda: f"{name} must be finite, but {int((~torch.isfinite(x)).sum())} of its {x.numel()} entries are NaN or infinite",
+    )
+
+
+def _nonzero(name: str, x: Tensor) -> _Check:
+    def complaint() -> str:
+        zero = (x == 0).all(dim=-1)
+        return f"{name} must hold directions on the sphere, but {int(zero.sum())} of its {zero.numel()} rows are zero vectors"
+
+    return _Check(lambda: (x != 0).any(dim=-1).all(), Fault.ZERO_VECTOR, complaint)
+
+
 class ValueChecks:
     """The value checks of one call: gathered first, then answered together by one look at the device.
 
@@ -74,33 +103,22 @@ class ValueChecks:
 
     def __init__(self, validate: bool = True) -> None:
         self._validate = validate
-        self._checks: list[tuple[Tensor, Fault, Callable[[], str]]] = []
+        self._checks: list[_Check] = []
+        self._fused: list[tuple[Tensor, bool, list[_Check]]] = []  # points, whether directions, and the same in plain steps
 
     def finite(self, name: str, x: Tensor) -> None:
         """Every entry of `x` is a finite number."""
-        finite = torch.isfinite(x.detach())
-        self._checks.append(
-            (
-                finite.all(),
-                Fault.NOT_FINITE,
-                lambda: f"{name} must be finite, but {int((~finite).sum())} of its {x.numel()} entries are NaN or infinite",
-            )
-        )
+        self._add(x, False, [_finite(name, x.detach())])
 
     def directions(self, name: str, x: Tensor) -> None:
         """Every row of `x` is finite and has a direction."""
-        self.finite(name, x)
-        nonzero = (x.detach() != 0).any(dim=-1)
-        self._checks.append(
-            (
-                nonzero.all(),
-                Fault.ZERO_VECTOR,
-                lambda: (
-                    f"{name} must hold directions on the sphere, but {int((~nonzero).sum())} of its {nonzero.numel()} rows "
-                    "are zero vectors"
-                ),
-            )
-        )
+        self._add(x, True, [_finite(name, x.detach()), _nonzero(name, x.detach())])
+
+    def _add(self, x: Tensor, directions: bool, steps: list["_Check"]) -> None:
+        if device_checks is not None and x.is_cuda and not torch.compiler.is_compiling():
+            self._fused.append((x, directions, steps))
+        else:
+            self._checks += steps
 
     def distributions(self, name: str, p: Tensor, rounded_to: torch.dtype | None = None) -> None:
         """Every row of `p` is non-negative and sums to one, within the rounding of its dtype (or of the one it had)."""
@@ -113,7 +131,11 @@ class ValueChecks:
         """Every row of `log_p` holds the logarithms of probabilities; -infinity stands for zero."""
         nan = torch.isnan(log_p.detach())
         self._checks.append(
-            (~nan.any(), Fault.NOT_FINITE, lambda: f"{name} must hold log-probabilities, but {int(nan.sum())} entries are NaN")
+            _Check(
+                lambda: ~nan.any(),
+                Fault.NOT_FINITE,
+                lambda: f"{name} must hold log-probabilities, but {int(nan.sum())} entries are NaN",
+            )
         )
         # A logarithm of size L, rounded to a relative eps, moves its probability by a factor of 1 +- L eps.
         rounding = 4 * torch.finfo(log_p.dtype).eps * (1 + math.log(log_p.shape[-1]))
@@ -122,32 +144,47 @@ class ValueChecks:
     def positive(self, name: str, x: Tensor) -> None:
         """Every entry of the parameter `x` is positive and finite."""
         x = x.detach()
-        holds = (torch.isfinite(x) & (x > 0)).all()
-        self._checks.append((holds, Fault.NOT_POSITIVE, lambda: f"{name} must be positive and finite, got {x.tolist()}"))
+        self._checks.append(
+            _Check(
+                lambda: (torch.isfinite(x) & (x > 0)).all(),
+                Fault.NOT_POSITIVE,
+                lambda: f"{name} must be positive and finite, got {x.tolist()}",
+            )
+        )
 
     def raise_or_flag(self) -> None:
         """Raise the first fault found, or leave all of them in the device's flag."""
-        if not self._checks:
+        if not self._checks and not self._fused:
             return
+        # Where the points are; a density's parameter may have stayed on the CPU.
+        device = self._fused[0][0].device if self._fused else self._checks[0].holds().device
         # The flag is fetched on every path, so that it exists before a capture: made during one, it would be the graph's.
-        device = self._checks[0][0].device  # of the points; a density's parameter may have stayed on the CPU
         flag = _flags.on(device)
         if torch.compiler.is_compiling() or not self._validate or _capturing(device):
-            for holds, fault, _ in self._checks:
-                flag.bitwise_or_((~holds).to(device, flag.dtype) * int(fault))
+            self._look(flag)
+            for check in self._checks:
+                flag.bitwise_or_((~check.holds()).to(device, flag.dtype) * int(check.fault))
             return
-        answers = torch.stack([holds.to(device) for holds, _, _ in self._checks]).tolist()
-        for holds, (_, _, complaint) in zip(answers, self._checks, strict=True):
-            if not holds:
-                raise ValueError(complaint())
+        fused = torch.zeros_like(flag)
+        self._look(fused)
+        answers = [check.holds().to(device) for check in self._checks]
+        if torch.stack([fused == 0, *answers]).all():
+            return
+        for check in (*(step for _, _, steps in self._fused for step in steps), *self._checks):
+            if not check.holds():
+                raise ValueError(check.complaint())
+
+    def _look(self, flag: Tensor) -> None:
+        for x, directions, _ in self._fused:
+            device_checks.look(x, flag, directions)
 
     def _sums_to_one(self, name: str, p: Tensor, rounding: float) -> None:
         p = at_least_float32(p.detach())
         total = p.sum(dim=-1)
         tolerance = max(1e-4, rounding)
         self._checks.append(
-            (
-                (p >= 0).all() & ((total - 1).abs() <= tolerance).all(),
+            _Check(
+                lambda: (p >= 0).all() & ((total - 1).abs() <= tolerance).all(),
                 Fault.NOT_A_DISTRIBUTION,
                 lambda: (
                     f"{name} must hold probabilities: entries at least 0 and rows summing to 1 within {tolerance:.0e}, got "

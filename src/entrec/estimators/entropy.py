@@ -1,14 +1,16 @@
 """Entropy of projections by kernel density estimation (ER paper, Section 4.1), in nats."""
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from entrec import checks
 from entrec.estimators.compiling import log_count
-from entrec.estimators.density import Density, check_density, check_values, log_kernel_sum
+from entrec.estimators.density import Density, Parameter, check_density, check_values, log_kernel_sum
 from entrec.pairwise import AS_USUAL, Backend, How, Precision, ranks
+from entrec.pairwise.logsumexp import mean_logsumexp
 
 Estimator = Literal["joe", "plugin"]
 
@@ -100,35 +102,57 @@ def kde_entropy(
     """
     check_density("kernel", kernel)
     checks.choice("estimator", estimator, Estimator)
-    checks.batch("z", z, *_least_rows(leave_one_out and not gather_distributed), leading=True)
     how = checked_how(precision, backend)
-    values = checks.ValueChecks(validate)
-    check_values(values, kernel, z=z)
-    how = checked_across_ranks(values, how, z, gather_distributed, 2 if leave_one_out else 1)
-    z = checks.at_least_float32(z)
-    return unnormalised_entropy(z, kernel, estimator, leave_one_out, how) - kernel.log_normalizer(z.shape[-1])
+
+    def check() -> tuple[Tensor, ...]:
+        checks.batch("z", z, *_least_rows(leave_one_out and not gather_distributed), leading=True)
+        values = checks.ValueChecks(validate)
+        check_values(values, kernel, z=z)
+        values.raise_or_flag()
+        return (checks.at_least_float32(z),)
+
+    (z,), how = checked_across_ranks(check, how, z, gather_distributed, 2 if leave_one_out else 1)
+    return unnormalised_entropy(z, kernel, estimator, leave_one_out, how, less=kernel.log_normalizer(z.shape[-1]))
 
 
 def joe(log_density: Tensor) -> Tensor:
     r"""Joe's estimate :math:`-\frac1k \sum_i \log \hat p(z_i)` over the last dimension (ER paper, Eq. 7)."""
-    return -log_density.mean(dim=-1)
+    return -_average(log_density, "joe")
 
 
 def plugin(log_density: Tensor) -> Tensor:
     r"""The plug-in :math:`-\sum_i w_i \log \hat p(z_i)`, w the normalised densities, over the last dimension (Eq. 8)."""
+    return -_average(log_density, "plugin")
+
+
+def _average(log_density: Tensor, estimator: Estimator) -> Tensor:
+    if estimator == "joe":
+        return log_density.mean(dim=-1)
     weight = torch.softmax(log_density, dim=-1)
-    return -(weight * torch.where(weight > 0, log_density, 0.0)).sum(dim=-1)
+    return (weight * torch.where(weight > 0, log_density, 0.0)).sum(dim=-1)
 
 
-def unnormalised_entropy(z: Tensor, kernel: Density, estimator: Estimator, leave_one_out: bool, how: How = AS_USUAL) -> Tensor:
-    """The entropy plus the kernel's log C, which callers subtract where nothing cancels it; (..., k, d) -> (...)."""
-    log_density = log_kernel_mean(z, kernel, z, leave_one_out, how)
-    return joe(log_density) if estimator == "joe" else plugin(log_density)
+def unnormalised_entropy(
+    z: Tensor,
+    kernel: Density,
+    estimator: Estimator,
+    leave_one_out: bool,
+    how: How = AS_USUAL,
+    less: Parameter = 0.0,
+) -> Tensor:
+    """The entropy plus the kernel's log C minus `less`, which is that log C where nothing cancels it; (..., k, d) -> (...)."""
+    if estimator == "joe" and kernel.on_sphere:
+        average = mean_logsumexp(z, kernel.factor, leave_one_out, how)
+    else:
+        average = _average(log_kernel_sum(kernel, z, z, leave_one_out, how), estimator)
+    # Both averages of (log-sums - log n) are those of the log-sums, - log n; the constants meet before they meet the tensor.
+    n = z.shape[-2] if how.shares is None else how.shares.total
+    return (log_count(n - (1 if leave_one_out else 0), z) - less) - average
 
 
 def log_kernel_mean(z: Tensor, kernel: Density, reference: Tensor, leave_one_out: bool, how: How = AS_USUAL) -> Tensor:
     """The log-density estimate without the kernel's log C, unchecked; (..., k, d), (..., m, d) -> (..., k)."""
-    others = (reference.shape[-2] if how.shares is None else how.shares.total) - (1 if leave_one_out else 0)
+    others = reference.shape[-2] - (1 if leave_one_out else 0)
     return log_kernel_sum(kernel, z, reference, leave_one_out, how) - log_count(others, z)
 
 
@@ -140,13 +164,13 @@ def checked_how(precision: Precision, backend: Backend) -> How:
 
 
 def checked_across_ranks(
-    values: checks.ValueChecks, how: How, points: Tensor, gather_distributed: bool, least_rows: int = 1
-) -> How:
-    """Answer the value checks; where ranks are to act as one, they learn of each other's faults and rows (..., k, d)."""
+    check: Callable[[], tuple[Tensor, ...]], how: How, like: Any, gather_distributed: bool, least_rows: int = 1
+) -> tuple[tuple[Tensor, ...], How]:
+    """What the check returns; where ranks are to act as one, they learn of each other's faults and rows (`ranks.agree`)."""
     if not gather_distributed:
-        values.raise_or_flag()
-        return how
-    return how._replace(shares=ranks.agree(points, values.raise_or_flag, least_rows))
+        return check(), how
+    found, shares = ranks.agree(check, like, least_rows)
+    return found, how._replace(shares=shares)
 
 
 def _least_rows(leave_one_out: bool) -> tuple[int, str]:

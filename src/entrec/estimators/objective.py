@@ -8,7 +8,7 @@ lambda has the gradient of the bound whose density has lambda kappa.)
 
 from collections.abc import Sequence
 from numbers import Real
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -71,17 +71,22 @@ def er_objective(
     checks.choice("estimator", estimator, Estimator)
     check_weight(weight)
     how, least = checked_how(precision, backend), 2 if leave_one_out else 1
-    student, teacher, sources = _stack_views(views, targets, predictions, least_rows=least if not gather_distributed else 1)
-    values = checks.ValueChecks(validate)
-    check_values(values, kernel, views=student)
-    if kernel is not density:
-        check_values(values, density, views=student)
-    if targets is not None:
-        check_values(values, density, targets=teacher)
-    if predictions is not None:
-        check_values(values, density, predictions=sources)
-    how = checked_across_ranks(values, how, student, gather_distributed, least)
 
+    def check() -> tuple[Tensor, ...]:
+        stacks = _stack_views(views, targets, predictions, least_rows=1 if gather_distributed else least)
+        student, teacher, sources = stacks
+        values = checks.ValueChecks(validate)
+        check_values(values, kernel, views=student)
+        if kernel is not density:
+            check_values(values, density, views=student)
+        if targets is not None:
+            check_values(values, density, targets=teacher)
+        if predictions is not None:
+            check_values(values, density, predictions=sources)
+        values.raise_or_flag()
+        return stacks
+
+    (student, teacher, sources), how = checked_across_ranks(check, how, _first(views), gather_distributed, least)
     source, target = ordered_pairs(sources, teacher)
     dim = student.shape[-1]
     log_c, kernel_log_c = density.log_normalizer(dim), kernel.log_normalizer(dim)
@@ -120,19 +125,25 @@ def discrete_er_objective(
     """
     checks.positive("temperature", temperature)
     check_weight(weight)
-    student, teacher, sources = _stack_views(views, targets, predictions, least_rows=1)
-    if not gather_distributed:
-        check_chunks(student.shape[1], chunks)
-    values = checks.ValueChecks(validate)
-    values.finite("views", student)
-    if predictions is not None:
-        values.finite("predictions", sources)
-    if targets is not None:
-        values.distributions("targets", teacher, rounded_to=targets[0].dtype)
-    shares = checked_across_ranks(values, AS_USUAL, student, gather_distributed).shares
-    if shares is not None:
-        check_chunks(shares.total, chunks)
 
+    def check() -> tuple[Tensor, ...]:
+        stacks = _stack_views(views, targets, predictions, least_rows=1)
+        student, teacher, sources = stacks
+        if not gather_distributed:
+            check_chunks(student.shape[1], chunks)
+        values = checks.ValueChecks(validate)
+        values.finite("views", student)
+        if predictions is not None:
+            values.finite("predictions", sources)
+        if targets is not None:
+            values.distributions("targets", teacher, rounded_to=targets[0].dtype)
+        values.raise_or_flag()
+        return stacks
+
+    (student, teacher, sources), how = checked_across_ranks(check, AS_USUAL, _first(views), gather_distributed)
+    shares = how.shares
+    if gather_distributed:
+        check_chunks(student.shape[1] if shares is None else shares.total, chunks)
     log_student = torch.log_softmax(student / temperature, dim=-1)
     log_source = log_student if predictions is None else torch.log_softmax(sources / temperature, dim=-1)
     source, target = ordered_pairs(log_source, log_student.exp() if targets is None else teacher)
@@ -147,6 +158,10 @@ def check_weight(weight: float, name: str = "weight") -> None:
         raise TypeError(f"{name} must be a number, got {type(weight).__name__}")
     if not 0 <= weight < float("inf"):
         raise ValueError(f"{name} must be at least 0 and finite, got {weight}")
+
+
+def _first(views: Any) -> Any:
+    return views[0] if isinstance(views, Sequence | Tensor) and len(views) else None
 
 
 def _stack_views(

@@ -2,10 +2,9 @@
 
 from torch import Tensor, nn
 
-from entrec import checks
 from entrec.estimators.entropy import checked_how
 from entrec.estimators.objective import ordered_pairs
-from entrec.losses.views import cosines, directions
+from entrec.losses.views import checked_temperature, cosines, directions, scalar
 from entrec.pairwise import Backend, How, Precision, ranks
 from entrec.pairwise.logsumexp import logsumexp
 
@@ -43,8 +42,7 @@ class InfoNCELoss(nn.Module):
         validate: bool = True,
     ) -> None:
         super().__init__()
-        checks.single("temperature", checks.positive("temperature", temperature))
-        self.temperature = temperature
+        self.temperature = checked_temperature(temperature)
         self.gather_distributed = gather_distributed
         self.precision, self.backend, _ = checked_how(precision, backend)
         self.validate = validate
@@ -52,12 +50,12 @@ class InfoNCELoss(nn.Module):
     def forward(self, z1: Tensor, z2: Tensor, *more: Tensor) -> Tensor:
         """The loss of two or more views' projections, each (k, d), row i of all from the same datum."""
         named = {f"z{i}": z for i, z in enumerate((z1, z2, *more), start=1)}
-        how = How(self.precision, self.backend)
-        views, how = directions(named, how, self.gather_distributed, self.validate)
+        how, temperature = How(self.precision, self.backend), scalar(self.temperature)
+        views, how = directions(named, how, self.gather_distributed, self.validate, temperature=temperature)
         source, target = ordered_pairs(views, views)
-        log_sums = logsumexp(source, target, "cosine", 1 / self.temperature, exclude_diagonal=False, how=how)
+        log_sums = logsumexp(source, target, "cosine", 1 / temperature, exclude_diagonal=False, how=how)
         positives = ranks.gather(cosines(source, target), how.shares)
-        return log_sums.mean() - positives.mean() / self.temperature
+        return log_sums.mean() - positives.mean() / temperature
 
     def extra_repr(self) -> str:
         """The settings, as the constructor takes them."""

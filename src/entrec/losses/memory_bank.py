@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from entrec import checks
 from entrec.estimators.entropy import checked_how
-from entrec.losses.views import cosines, directions
+from entrec.losses.views import checked_temperature, cosines, directions, scalar
 from entrec.pairwise import Backend, How, Precision, ranks
 from entrec.pairwise.logsumexp import logsumexp
 
@@ -43,8 +43,7 @@ class MemoryBankLoss(nn.Module):
         validate: bool = True,
     ) -> None:
         super().__init__()
-        checks.single("temperature", checks.positive("temperature", temperature))
-        self.temperature = temperature
+        self.temperature = checked_temperature(temperature)
         self.gather_distributed = gather_distributed
         self.precision, self.backend, _ = checked_how(precision, backend)
         self.validate = validate
@@ -58,14 +57,13 @@ class MemoryBankLoss(nn.Module):
             bank: what it is told from, shape (m, d).
             in_bank: the keys are rows of the bank, so that its rows alone are the alternatives.
         """
-        checks.batch("bank", bank)
-        checks.alike("queries", queries, "bank", bank, rows=False)
-        how = How(self.precision, self.backend)
-        views, how = directions({"queries": queries, "keys": keys}, how, self.gather_distributed, self.validate, bank=bank)
-        query, key = views[0], views[1].detach()
-        query, negatives = checks.same_dtype(query, bank.detach())
-        log_sums = logsumexp(query, negatives, "cosine", 1 / self.temperature, False, how._replace(shares=None))
-        positives = cosines(query, key) / self.temperature
+        named = {"queries": queries, "keys": keys.detach() if isinstance(keys, Tensor) else keys}
+        how, temperature = How(self.precision, self.backend), scalar(self.temperature)
+        views, how = directions(named, how, self.gather_distributed, self.validate, bank=bank, temperature=temperature)
+        (query, key), negatives = views, bank.detach()
+        query, negatives = checks.same_dtype(query, negatives)
+        log_sums = logsumexp(query, negatives, "cosine", 1 / temperature, False, how._replace(shares=None))
+        positives = cosines(query, key) / temperature
         if not in_bank:
             log_sums = torch.logaddexp(log_sums, positives)
         return ranks.gather(log_sums - positives, how.shares).mean()

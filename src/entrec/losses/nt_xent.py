@@ -2,11 +2,10 @@
 
 from torch import Tensor, nn
 
-from entrec import checks
 from entrec.estimators.entropy import checked_how
-from entrec.losses.views import cosines, directions
+from entrec.losses.views import checked_temperature, cosines, directions, scalar
 from entrec.pairwise import Backend, How, Precision, ranks
-from entrec.pairwise.logsumexp import logsumexp
+from entrec.pairwise.logsumexp import mean_logsumexp
 from entrec.pairwise.ranks import Shares
 
 
@@ -39,8 +38,7 @@ class NTXentLoss(nn.Module):
         validate: bool = True,
     ) -> None:
         super().__init__()
-        checks.single("temperature", checks.positive("temperature", temperature))
-        self.temperature = temperature
+        self.temperature = checked_temperature(temperature)
         self.gather_distributed = gather_distributed
         self.precision, self.backend, _ = checked_how(precision, backend)
         self.validate = validate
@@ -48,13 +46,14 @@ class NTXentLoss(nn.Module):
     def forward(self, z1: Tensor, z2: Tensor) -> Tensor:
         """The loss of two views' projections, each (k, d), row i of both from the same datum."""
         how = How(self.precision, self.backend)
-        views, how = directions({"z1": z1, "z2": z2}, how, self.gather_distributed, self.validate)
+        named, temperature = {"z1": z1, "z2": z2}, scalar(self.temperature)
+        views, how = directions(named, how, self.gather_distributed, self.validate, temperature=temperature)
         positives = ranks.gather(cosines(views[0], views[1]), how.shares)
         points = views.flatten(0, 1)
         if how.shares is not None:
             how = how._replace(shares=Shares(tuple(2 * size for size in how.shares.sizes), how.shares.rank))
-        log_sums = logsumexp(points, points, "cosine", 1 / self.temperature, exclude_diagonal=True, how=how)
-        return log_sums.mean() - positives.mean() / self.temperature
+        mean = mean_logsumexp(points, 1 / temperature, exclude_diagonal=True, how=how)
+        return mean - positives.mean() / temperature
 
     def extra_repr(self) -> str:
         """The settings, as the constructor takes them."""

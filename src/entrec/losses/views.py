@@ -10,16 +10,48 @@ from entrec.pairwise.similarity import to_sphere
 
 
 def directions(
-    views: dict[str, Tensor], how: How, gather_distributed: bool, validate: bool, least_rows: int = 1, **further: Tensor
+    views: dict[str, Tensor],
+    how: How,
+    gather_distributed: bool,
+    validate: bool,
+    least_rows: int = 1,
+    bank: Tensor | None = None,
+    temperature: float | Tensor = 1.0,
 ) -> tuple[Tensor, How]:
-    """Views by name, stacked to (V, k, d) in float32 or better, and the ranks' shares in `how`; `further` is checked only."""
-    names = list(views)
-    stacked = stack_views(names, list(views.values()), 1 if gather_distributed else least_rows)
-    values = checks.ValueChecks(validate)
-    for name, z in (*views.items(), *further.items()):
-        checks.on_a_sphere(name, z)
-        values.directions(name, z)
-    return stacked, checked_across_ranks(values, how, stacked, gather_distributed, least_rows)
+    """Views by name, checked and stacked to (V, k, d) in float32 or better, and the ranks' shares in `how`.
+
+    A bank that they are compared with, and a temperature, which training may have moved anywhere, are checked too.
+    """
+
+    def check() -> tuple[Tensor, ...]:
+        stacked = stack_views(list(views), list(views.values()), 1 if gather_distributed else least_rows)
+        everything = dict(views)
+        if bank is not None:
+            checks.batch("bank", bank)
+            checks.alike(next(iter(views)), stacked[0], "bank", bank, rows=False)
+            everything["bank"] = bank
+        values = checks.ValueChecks(validate)
+        for name, z in everything.items():
+            checks.on_a_sphere(name, z)
+            values.directions(name, z)
+        if isinstance(temperature, Tensor):
+            values.positive("temperature", temperature)
+        values.raise_or_flag()
+        return (stacked,)
+
+    (stacked,), how = checked_across_ranks(check, how, next(iter(views.values())), gather_distributed, least_rows)
+    return stacked, how
+
+
+def checked_temperature(temperature: float | Tensor) -> float | Tensor:
+    """A positive number, or a tensor of one element that may be learnt."""
+    checks.single("temperature", checks.positive("temperature", temperature))
+    return temperature
+
+
+def scalar(temperature: float | Tensor) -> float | Tensor:
+    """The temperature without dimensions, so that scalars stay scalar."""
+    return temperature.reshape(()) if isinstance(temperature, Tensor) else temperature
 
 
 def cosines(a: Tensor, b: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple, get_args
 
+import torch
 from torch import Tensor
 
 from entrec import checks
@@ -96,23 +97,49 @@ def logsumexp(
 
     With `how.shares` a and b are this rank's rows, and the sums of all ranks' rows over all ranks' rows come back.
     """
-    same, bounded = a is b, False
+    dtype = a.dtype
+    a, other, learnt, spec = _operands(a, b, similarity, scale, exclude_diagonal, how)
+    if how.shares is None:
+        return operator.logsumexp(a, other, learnt, spec).to(dtype)
+    return ranks.logsumexp(a, other, learnt, spec, how.shares).to(dtype)
+
+
+def mean_logsumexp(z: Tensor, scale: float | Tensor, exclude_diagonal: bool, how: How = AS_USUAL) -> Tensor:
+    """The mean over rows of `logsumexp(z, z, "cosine", ...)`, (..., k, d) -> (...), which costs less than both in turn."""
+    if how.shares is None and not torch.compiler.is_compiling():
+        z, _, _, spec = _operands(z, z, "cosine", scale, exclude_diagonal, how)
+        if spec.similarity == "cosine":
+            return operator.mean_logsumexp(z, spec)
+        return operator.logsumexp(z, None, None, spec).mean(dim=-1)
+    return logsumexp(z, z, "cosine", scale, exclude_diagonal, how).mean(dim=-1)
+
+
+def _operands(
+    a: Tensor, b: Tensor, similarity: Similarity, scale: float | Tensor, exclude_diagonal: bool, how: How
+) -> tuple[Tensor, Tensor | None, Tensor | None, Spec]:
+    """The operator's inputs: points (the second None where both sets are one), a learnt exponent, and the rest."""
+    same, bounded, directions = a is b, False, similarity == "cosine"
     if similarity == "cosine":
+        if same and not isinstance(scale, Tensor) and how.shares is None:
+            spec = Spec("cosine", 2.0, scale, exclude_diagonal, True, True, how.precision, how.backend)
+            if operator.fuses(a, None, spec):
+                return a, None, None, spec
         bounded = not isinstance(scale, Tensor) and (scale <= _BOUNDED_UP_TO or (same and not exclude_diagonal))
         a, b, similarity = to_sphere(a), (b if same else to_sphere(b)), "dot"
     p = exponent(similarity)
     if isinstance(scale, Tensor):
-        # A scale that is a tensor becomes the points' own, by s(ca, cb) = c^p s(a, b): it is learnt like any input.
+        # A scale that is a tensor becomes the points' own, by s(ca, cb) = c^p s(a, b): it is learnt like any input. Then the
+        # points are no directions any more: the gradient along them is the scale's.
         factor = scale.reshape(()).to(a.device) ** (1 / p)
         origin = 0.0 if similarity == "dot" else ranks.mean_point(a, how.shares).to(a.dtype)
+        if isinstance(p, Tensor) or p < 1:  # the slope of |x|^p grows towards 0, and magnifies the rounding of the points
+            a, b = a.double(), b.double()
         a, b, scale = ((a - origin) * factor).to(a.dtype), (b if same else ((b - origin) * factor).to(b.dtype)), 1.0
+        directions = False
     name = similarity if isinstance(similarity, str) else "lp"
     learnt, fixed = (p, 0.0) if isinstance(p, Tensor) else (None, p)
-    spec = Spec(name, fixed, scale, exclude_diagonal, bounded, how.precision, how.backend)
-    other = None if same else b
-    if how.shares is None:
-        return operator.logsumexp(a, other, learnt, spec)
-    return ranks.logsumexp(a, other, learnt, spec, how.shares)
+    spec = Spec(name, fixed, scale, exclude_diagonal, bounded, directions, how.precision, how.backend)
+    return a, (None if same else b), learnt, spec
 
 
 def _similarity(similarity: Any, values: checks.ValueChecks) -> Similarity:

@@ -21,6 +21,10 @@ try:
 except ImportError:  # Triton comes with PyTorch for CUDA only
     kernels = None  # type: ignore[assignment]
 
+_NO_SECOND = (
+    "the pairwise log-sum-exp has no second derivative: its gradient is recomputed, not recorded. Take it in one "
+    "backward pass without create_graph=True, or write torch.logsumexp(scale * a @ b.mT, dim=-1) for a small batch"
+)
 Precision = Literal["fast", "ieee"]
 Backend = Literal["auto", "dense", "tiled", "triton"]
 
@@ -30,13 +34,17 @@ _TILE_ELSEWHERE = 2**26
 
 
 class Spec(NamedTuple):
-    """What a call asks for, in types that a custom operator may take; a learnt exponent comes as a tensor beside it."""
+    """What a call asks for, in types that a custom operator may take; a learnt exponent comes as a tensor beside it.
+
+    The similarity "cosine" is that of one set, normalised in the kernels; elsewhere directions come normalised, as "dot".
+    """
 
     similarity: str
     exponent: float
     scale: float
     exclude_diagonal: bool
     bounded: bool
+    directions: bool
     precision: str
     backend: str
 
@@ -54,8 +62,27 @@ def _as_tensor(x: Any) -> Tensor:
     return found
 
 
+def fuses(a: Tensor, b: Tensor | None, spec: Spec) -> bool:
+    """Whether kernels take the rows as they are, normalisation and its gradient included."""
+    return (
+        b is None
+        and spec.precision == "fast"
+        and by_triton(a, None, spec)
+        and a.shape[-1] <= kernels.sphere.WIDEST
+        and spec.scale <= kernels.sphere.LARGEST_KAPPA
+    )
+
+
+def mean_logsumexp(z: Tensor, spec: Spec) -> Tensor:
+    """The mean of the l_i of directions over the last dimension, where `fuses` holds, with as little left to do as can be."""
+    mean, _ = _MeanLogSumExp.apply(z, spec)
+    return _as_tensor(mean)
+
+
 def log_sums(a: Tensor, b: Tensor, p: Tensor | None, spec: Spec, same: bool, offset: int = 0) -> Tensor:
     """The l_i of all rows by the backend that the spec asks for; no graph is recorded."""
+    if spec.similarity == "cosine":
+        return kernels.sphere.log_sums(kernels.problems(a), spec.scale, spec.exclude_diagonal).reshape(a.shape[:-1])
     pairs = _pairs(p, spec, same, offset)
     if by_triton(a, p, spec):
         return kernels.log_sums(a, b, pairs, spec.precision == "ieee")
@@ -102,7 +129,7 @@ def by_triton(a: Tensor, p: Tensor | None, spec: Spec) -> bool:
 
 def _pairs(p: Tensor | None, spec: Spec, same: bool, offset: int) -> Pairs:
     similarity: Any = ("lp", spec.exponent if p is None else p) if spec.similarity == "lp" else spec.similarity
-    return Pairs(similarity, spec.scale, spec.exclude_diagonal, same, offset, spec.bounded)
+    return Pairs(similarity, spec.scale, spec.exclude_diagonal, same, offset, spec.bounded, spec.directions)
 
 
 def _edge(a: Tensor, b: Tensor, pairs: Pairs, spec: Spec) -> int | None:
@@ -166,10 +193,52 @@ class _LogSumExpGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradient: Tensor) -> tuple[Tensor | None, ...]:
-        raise RuntimeError(
-            "the pairwise log-sum-exp has no second derivative: its gradient is recomputed, not recorded. Take it in one "
-            "backward pass without create_graph=True, or write torch.logsumexp(scale * a @ b.mT, dim=-1) for a small batch"
-        )
+        raise RuntimeError(_NO_SECOND)
+
+
+class _MeanLogSumExp(torch.autograd.Function):
+    """A mean's gradient is known but for a factor, so it is taken along the way, before autograd's own thread has to."""
+
+    @staticmethod
+    def forward(z: Tensor, spec: Spec) -> tuple[Tensor, Tensor | None]:
+        rows = kernels.problems(z)
+        if not z.requires_grad:
+            return kernels.sphere.log_sums(rows, spec.scale, spec.exclude_diagonal).mean(dim=-1).reshape(z.shape[:-2]), None
+        mean, gradient = kernels.sphere.mean_and_gradient(rows, spec.scale, spec.exclude_diagonal)
+        return mean.reshape(z.shape[:-2]), gradient.reshape(z.shape)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor | None]) -> None:
+        ctx.set_materialize_grads(False)
+        if output[1] is not None:
+            ctx.mark_non_differentiable(output[1])
+            ctx.save_for_backward(output[1])
+
+    @staticmethod
+    def backward(ctx: Any, *gradient: Tensor | None) -> tuple[Tensor | None, None]:
+        if gradient[0] is None:
+            return None, None
+        return _scaled(gradient[0], *ctx.saved_tensors), None
+
+
+def _scaled(factor: Tensor, gradient: Tensor) -> Tensor:
+    return _as_tensor(_Scaled.apply(factor, gradient)) if torch.is_grad_enabled() else factor[..., None, None] * gradient
+
+
+class _Scaled(torch.autograd.Function):
+    """The last step of a mean's gradient, which refuses to be differentiated again."""
+
+    @staticmethod
+    def forward(factor: Tensor, gradient: Tensor) -> Tensor:
+        return factor[..., None, None] * gradient
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *gradient: Tensor) -> tuple[Tensor | None, ...]:
+        raise RuntimeError(_NO_SECOND)
 
 
 def _all_gradients(
@@ -181,6 +250,10 @@ def _all_gradients(
     spec: Spec,
     wanted: tuple[bool, bool, bool],
 ) -> Gradients:
+    if spec.similarity == "cosine":
+        flat = sums.reshape(-1, sums.shape[-1])
+        in_a = kernels.sphere.gradient(kernels.problems(a), flat, gradient.reshape(flat.shape), spec.scale)
+        return Gradients(in_a.reshape(a.shape), None, None)
     weighing = Weighing(sums, gradient)
     if b is None:
         return gradients(a, a, p, spec, True, weighing, weighing, wanted)
@@ -197,10 +270,11 @@ def _compiled(
     scale: float,
     exclude_diagonal: bool,
     bounded: bool,
+    directions: bool,
     precision: str,
     backend: str,
 ) -> Tensor:
-    spec = Spec(similarity, exponent, scale, exclude_diagonal, bounded, precision, backend)
+    spec = Spec(similarity, exponent, scale, exclude_diagonal, bounded, directions, precision, backend)
     return log_sums(a, a if b is None else b, p, spec, same=b is None)
 
 
@@ -216,11 +290,12 @@ def _compiled_gradient(
     scale: float,
     exclude_diagonal: bool,
     bounded: bool,
+    directions: bool,
     precision: str,
     backend: str,
     wanted: list[bool],
 ) -> list[Tensor]:
-    spec = Spec(similarity, exponent, scale, exclude_diagonal, bounded, precision, backend)
+    spec = Spec(similarity, exponent, scale, exclude_diagonal, bounded, directions, precision, backend)
     found = _all_gradients(gradient, a, b, p, sums, spec, (wanted[0], wanted[1], wanted[2]))
     return [x for x in found if x is not None]
 

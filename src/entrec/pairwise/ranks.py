@@ -41,37 +41,56 @@ class Shares(NamedTuple):
         return slice(self.start, self.start + self.sizes[self.rank])
 
 
-def agree(points: Tensor, check: Callable[[], None], least_rows: int = 1) -> Shares | None:
-    """Tell each other how many rows (..., k, d) one has; None for a single process.
+def agree(check: Callable[[], tuple[Tensor, ...]], like: Any, least_rows: int = 1) -> tuple[tuple[Tensor, ...], Shares | None]:
+    """Check one's input, and tell each other how many rows one has; no shares for a single process.
 
-    A rank whose `check` fails would leave the others waiting for it in the next exchange, so that failure is told too, and all
-    of them raise.
+    A rank that refused its input alone would leave the others waiting for it in the next exchange, so that is told too, and
+    all of them raise.
+
+    Args:
+        check: looks at the input, and returns what it has made of it, first the points (..., k, d).
+        like: what was given as points, as the check has not seen it yet.
+        least_rows: that the ranks must have together.
     """
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
-        check()
-        return None
-    rows, columns = points.shape[-2:]
-    fault: ValueError | None = None
+        found = check()
+        _enough([found[0].shape[-2]], least_rows)
+        return found, None
+    fault: ValueError | TypeError | None = None
+    found, rows, columns = (), 0, 0
     try:
-        check()
-    except ValueError as error:
+        found = check()
+        rows, columns = found[0].shape[-2:]
+    except (ValueError, TypeError) as error:
         fault = error
-    mine = torch.tensor([rows, columns, fault is not None], device=points.device)
+    mine = torch.tensor([rows, columns, fault is not None], device=_device(like))
     everyones = mine.new_empty(dist.get_world_size(), 3)
     dist.all_gather(list(everyones.unbind()), mine)
     sizes, widths, faulty = (x.tolist() for x in everyones.unbind(dim=1))
     if fault is not None:
         raise fault
     if any(faulty):
-        ranks = [rank for rank, found in enumerate(faulty) if found]
+        ranks = [rank for rank, refused in enumerate(faulty) if refused]
         raise ValueError(
             f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))} refused the input; the reason is told there"
         )
     if len(set(widths)) > 1:
         raise ValueError(f"all ranks must give as many columns to gather them, got {widths} on ranks 0 to {len(widths) - 1}")
+    _enough(sizes, least_rows)
+    return found, Shares(tuple(sizes), dist.get_rank())
+
+
+def _enough(sizes: list[int], least_rows: int) -> None:
     if sum(sizes) < least_rows:
-        raise ValueError(f"the ranks together must have at least {least_rows} rows, got {sizes}")
-    return Shares(tuple(sizes), dist.get_rank())
+        of = f"{sizes} on ranks 0 to {len(sizes) - 1}" if len(sizes) > 1 else f"{sizes[0]} of a single process"
+        raise ValueError(f"the ranks together must have at least {least_rows} rows, got {of}")
+
+
+def _device(like: Any) -> torch.device:
+    """Where to talk: where the points are, or where the ranks can talk if there are none."""
+    if isinstance(like, Tensor):
+        return like.device
+    return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
 
 
 def gather(x: Tensor, shares: Shares | None, dim: int = -1) -> Tensor:

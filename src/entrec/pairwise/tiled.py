@@ -36,6 +36,7 @@ class Pairs(NamedTuple):
         same: row i and column i + offset are the same point; with as many rows as columns both sets are one.
         offset: where the rows begin among the columns.
         bounded: no |s| exceeds the scale, and exp(-2 scale) is a number, so that no running maximum is needed.
+        directions: the points are unit vectors whose gradient is projected on the sphere afterwards.
     """
 
     similarity: Similarity
@@ -44,6 +45,16 @@ class Pairs(NamedTuple):
     same: bool = False
     offset: int = 0
     bounded: bool = False
+    directions: bool = False
+
+
+def diagonal_pulls(pairs: Pairs) -> bool:
+    """Whether the pairs on the diagonal have a part in the gradient.
+
+    A direction's similarity to itself is constant. Its pull is along the point, so the projection would remove it, but it can
+    be a thousand times the rest, and its rounding would stay.
+    """
+    return not (pairs.exclude_diagonal or (pairs.same and pairs.directions))
 
 
 class Weighing(NamedTuple):
@@ -126,6 +137,8 @@ def _tile_gradients(
     x, y = a[..., i, :], b[..., j, :]
     if pairs.similarity in ("dot", "sqeuclidean"):
         w = _weights(_similarities(a, b, i, j, pairs, dtype), pairs, rows, columns).to(x.dtype)
+        if not diagonal_pulls(pairs):
+            _fill_diagonal(w, i, j, pairs, 0.0)
         in_x, in_y = (w @ y if wanted[0] else None), (w.mT @ x if wanted[1] else None)
         if pairs.similarity == "sqeuclidean":  # -|x-y|^2 pulls x towards y
             in_x = None if in_x is None else in_x.sub_(w.sum(dim=-1).unsqueeze(-1) * x).mul_(2)
@@ -194,10 +207,13 @@ def _with_diagonal(s: Tensor, i: slice, j: slice, pairs: Pairs) -> Tensor:
         value = 0.0  # a point's distance to itself, which a difference of rounded squares need not give
     else:
         return s
+    return _fill_diagonal(s, i, j, pairs, value)
+
+
+def _fill_diagonal(s: Tensor, i: slice, j: slice, pairs: Pairs, value: float) -> Tensor:
     shift = i.start + pairs.offset - j.start
-    if shift <= -s.shape[-2] or shift >= s.shape[-1]:
-        return s
-    s.diagonal(shift, -2, -1).fill_(value)
+    if -s.shape[-2] < shift < s.shape[-1]:
+        s.diagonal(shift, -2, -1).fill_(value)
     return s
 
 

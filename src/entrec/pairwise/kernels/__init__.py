@@ -4,17 +4,19 @@ import os
 
 from torch import Tensor
 
-from entrec.pairwise.kernels import distances, dots
+from entrec.pairwise.kernels import distances, dots, sphere
 from entrec.pairwise.similarity import exponent
 from entrec.pairwise.tiled import Gradients, Pairs, Weighing
+
+__all__ = ["INTERPRETED", "gradients", "log_sums", "problems", "sphere"]
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def log_sums(a: Tensor, b: Tensor, pairs: Pairs, ieee: bool) -> Tensor:
     """The l_i; (..., k, d), (..., m, d) -> (..., k)."""
-    x = _problems(a)
-    y = x if a is b else _problems(b)
+    x = problems(a)
+    y = x if a is b else problems(b)
     sums = dots.log_sums(x, y, pairs, ieee) if pairs.similarity == "dot" else distances.log_sums(x, y, _power(pairs), pairs)
     return sums.reshape(a.shape[:-1])
 
@@ -29,8 +31,8 @@ def gradients(
     ieee: bool,
 ) -> Gradients:
     """The gradients in a and b, as wanted."""
-    x = _problems(a)
-    y = x if a is b else _problems(b)
+    x = problems(a)
+    y = x if a is b else problems(b)
     by_row, by_column = _weighing(rows), _weighing(columns)
     if pairs.similarity == "dot":
         found = dots.gradients(x, y, pairs, by_row, by_column, wanted, ieee)
@@ -40,7 +42,7 @@ def gradients(
     return Gradients(in_a, in_b, None)
 
 
-def _problems(x: Tensor) -> Tensor:
+def problems(x: Tensor) -> Tensor:
     """Leading dimensions as one."""
     return x.reshape(-1, *x.shape[-2:]).contiguous()
 

@@ -55,7 +55,7 @@ def _similarities(x, y, rows, columns, k, m, d, p, unit, KIND: tl.constexpr, BLO
     return -unit * s
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["k", "m", "d", "offset"])
 def _log_sums(x, y, out, k, m, d, p, unit, offset, EXCLUDE: tl.constexpr, KIND: tl.constexpr, BLOCK: tl.constexpr):
     """Rows of log sum_j exp, by a running maximum of the exponents in base 2."""
     problem = tl.program_id(1).to(tl.int64)
@@ -78,7 +78,7 @@ def _log_sums(x, y, out, k, m, d, p, unit, offset, EXCLUDE: tl.constexpr, KIND: 
     tl.store(out + problem * k + rows, (top + tl.log2(total)) * 0.6931471805599453, mask=rows < k)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["k", "m", "d", "offset"])
 def _gradient(
     x,
     y,

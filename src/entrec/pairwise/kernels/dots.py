@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from entrec.pairwise.tiled import Gradients, Pairs, Weighing
+from entrec.pairwise.tiled import Gradients, Pairs, Weighing, diagonal_pulls
 
 LOG2E = tl.constexpr(1.4426950408889634)
 _LARGEST = 64.0  # of a scaled row: far from the ends of float16, and products of rows far from those of float32
@@ -20,7 +20,7 @@ _WIDEST = 128  # columns that a program holds at once; wider rows come in severa
 _TOP = 8192.0  # of the weights: their largest is brought here before it is rounded to float16
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["k"])
 def _split_rows(
     source,
     halves,
@@ -98,7 +98,7 @@ def _products(
     return s, b
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["k", "m", "offset"])
 def _log_sums(
     x,
     x_rest,
@@ -156,7 +156,7 @@ def _log_sums(
     tl.store(out + problem * k + rows, (top + tl.log2(total)) * 0.6931471805599453, mask=rows < k)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["k", "m", "offset"])
 def _gradient(
     x,
     x_rest,
@@ -297,7 +297,7 @@ def _pull(
     _gradient[triton.cdiv(x.rows, blocks.rows), a.shape[0], x.width // x.part](
         *x[:3], *y[:3], *(rows or (empty, empty)), *(columns or (empty, empty)), up, pairs.scale / (_LARGEST * up), out,
         x.rows, y.rows, a.shape[-1], x.padded, y.padded, x.width, pairs.scale * LOG2E.value / _LARGEST**2, offset,
-        BY_ROW=rows is not None, BY_COLUMN=columns is not None, EXCLUDE=pairs.exclude_diagonal, **_shape(x, blocks, ieee),
+        BY_ROW=rows is not None, BY_COLUMN=columns is not None, EXCLUDE=not diagonal_pulls(pairs), **_shape(x, blocks, ieee),
     )  # fmt: skip
     return out
 
