@@ -13,7 +13,7 @@ _ENTRIES = 4096  # that a program looks at
 @triton.jit(do_not_specialize=["rows"])  # type: ignore[untyped-decorator]
 def _look(x, flag, rows, d, DIRECTIONS: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: N803
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    largest = tl.zeros([ROWS], x.dtype.element_ty)
+    largest = tl.zeros([ROWS], tl.float32)
     wrong = tl.zeros([ROWS], tl.int32)
     for start in range(0, d, WIDTH):
         column = start + tl.arange(0, WIDTH)
@@ -21,7 +21,7 @@ def _look(x, flag, rows, d, DIRECTIONS: tl.constexpr, ROWS: tl.constexpr, WIDTH:
         size = tl.abs(tl.load(x + row[:, None] * d + column[None, :], mask=inside, other=0.0))
         finite = size < float("inf")  # which neither infinity nor NaN is
         wrong |= tl.max(tl.where(finite, 0, 1), 1)
-        largest = tl.maximum(largest, tl.max(tl.where(finite, size, 1.0).to(x.dtype.element_ty), 1))
+        largest = tl.maximum(largest, tl.max(tl.where(finite & (size == 0), 0.0, 1.0), 1))
     found = tl.max(wrong, 0) * NOT_FINITE
     if DIRECTIONS:
         found |= tl.max(tl.where((row < rows) & (largest == 0), 1, 0), 0) * ZERO_VECTOR

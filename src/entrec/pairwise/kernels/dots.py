@@ -201,6 +201,7 @@ def _gradient(
     column_gradient += problem * m
     row_size = tl.load(x_size + problem * padded_k + rows) * unit
     grow = tl.load(up + problem)
+    shrink = tl.load(down + problem)
     if BY_ROW:
         row_sum = tl.load(row_sums + problem * k + rows, mask=rows < k, other=0.0) * LOG2E
         row_weight = tl.load(row_gradient + problem * k + rows, mask=rows < k, other=0.0) * grow
@@ -227,13 +228,18 @@ def _gradient(
         if PARTS > 1:
             b = _tile(y, columns, width, mine, PART)
         if IEEE:
-            acc = tl.dot(half, _tile(y_rest, columns, width, mine, PART), acc)
-            acc = tl.dot((w - half.to(tl.float32)).to(tl.float16), b, acc)
-        acc = tl.dot(half, b, acc)
+            part = tl.dot(half, _tile(y_rest, columns, width, mine, PART))
+            part = tl.dot((w - half.to(tl.float32)).to(tl.float16), b, part)
+            part = tl.dot(half, b, part)
+            # The matrix units cut their sums off where others round them, which adds up over thousands of columns: they sum
+            # one tile only. (By a factor, or the compiler would let them sum it all again.)
+            acc += part * shrink
+        else:
+            acc = tl.dot(half, b, acc)
     columns = mine + tl.arange(0, PART)
     inside = (rows[:, None] < k) & (columns[None, :] < d)
     out += problem * k * d
-    tl.store(out + rows[:, None] * d + columns[None, :], acc * tl.load(down + problem), mask=inside)
+    tl.store(out + rows[:, None] * d + columns[None, :], acc if IEEE else acc * shrink, mask=inside)
 
 
 class _Halves(NamedTuple):
@@ -257,6 +263,7 @@ class _Blocks(NamedTuple):
 
 _FAST = _Blocks(128, 64, 8, 3)
 _IEEE = _Blocks(128, 64, 8, 2)
+_WIDE = _Blocks(64, 64, 4, 1)  # where rows come in several parts, which all want their place in shared memory
 _PADDING = 128
 
 
@@ -265,7 +272,7 @@ def log_sums(a: Tensor, b: Tensor, pairs: Pairs, ieee: bool) -> Tensor:
     x = _split(a, ieee)
     y = x if a is b else _split(b, ieee)
     out = torch.empty(a.shape[:2], dtype=torch.float32, device=a.device)
-    blocks = _IEEE if ieee else _FAST
+    blocks = _blocks(x, ieee)
     log2_scale = pairs.scale * LOG2E.value
     _log_sums[triton.cdiv(x.rows, blocks.rows), a.shape[0]](
         *x[:3], *y[:3], out, x.rows, y.rows, x.padded, y.padded, x.width, log2_scale / _LARGEST**2, log2_scale, pairs.offset,
@@ -289,7 +296,7 @@ def _pull(
     a: Tensor, x: _Halves, y: _Halves, rows: Weighing | None, columns: Weighing | None, offset: int, pairs: Pairs, ieee: bool
 ) -> Tensor:
     """What the columns y add to the gradient of the rows x."""
-    blocks = _IEEE if ieee else _FAST
+    blocks = _blocks(x, ieee)
     largest = sum(w.gradient.abs().amax(dim=-1) for w in (rows, columns) if w is not None) * y.size.amax(dim=-1)
     up = torch.where(largest > 0, _TOP / largest, 1.0)
     out = torch.empty_like(a)
@@ -315,6 +322,12 @@ def _split(points: Tensor, ieee: bool) -> _Halves:
         points, halves, rest, size, k, padded, d, width, LARGEST=_LARGEST, IEEE=ieee, ROWS=rows, PART=part
     )
     return _Halves(halves, rest, size, k, padded, width, part)
+
+
+def _blocks(x: _Halves, ieee: bool) -> _Blocks:
+    if x.width > x.part:
+        return _WIDE
+    return _IEEE if ieee else _FAST
 
 
 def _shape(x: _Halves, blocks: _Blocks, ieee: bool) -> dict[str, int | bool]:

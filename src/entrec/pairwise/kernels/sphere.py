@@ -219,7 +219,7 @@ def _small_forward(z, lse, k, d, scale, diagonal, DP: tl.constexpr, BM: tl.const
     z += v * k * d
     cd = tl.arange(0, DP)
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
-    ui, _ = _unit_rows(z, rows, cd, k, d)
+    ui, _length = _unit_rows(z, rows, cd, k, d)
     xi = (ui * scale).to(tl.float16)
     acc = tl.zeros([BM], tl.float32)
     for j in range(0, k, BN):
