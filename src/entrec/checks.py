@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 
+from entrec.cards import is_transformed
+
 try:
     from entrec import device_checks
 except ImportError:  # no Triton: the same checks in several steps
@@ -41,13 +43,27 @@ _MEANING = {
 class _Flags(nn.Module):
     """One flag per device, each a buffer: torch.compile gives up its CUDA graph where a step writes to other tensors."""
 
-    def on(self, device: torch.device) -> Tensor:
-        """The device's flag, made on first use."""
-        flag = self._buffers.get(str(device))
-        if flag is None:
-            with torch.inference_mode(False):  # made under inference mode, it could not be written to outside
-                flag = self._buffers[str(device)] = torch.zeros((), dtype=torch.int32, device=device)
+    def on(self, x: Tensor) -> Tensor:
+        """The flag of the device where x is, made on first use."""
+        if torch.compiler.is_compiling():
+            from torch._dynamo.comptime import comptime  # slow to import, but here it has been
+
+            comptime(_make_flag)  # now, not in the graph: what a CUDA graph makes, its next run overwrites
+        flag = self._buffers.get(str(x.device))
+        return self.make(x.device) if flag is None else flag
+
+    def make(self, device: torch.device) -> Tensor:
+        """The device's flag, if it has none yet."""
+        with torch.inference_mode(False):  # made under inference mode, it could not be written to outside
+            flag = self._buffers[str(device)] = torch.zeros((), dtype=torch.int32, device=device)
         return flag
+
+
+def _make_flag(context: Any) -> None:
+    """Run by torch.compile as it reads `_Flags.on`: make sure that its device has a flag."""
+    device = context.get_local("x").as_fake().device
+    if str(device) not in _flags._buffers:
+        _flags.make(device)
 
 
 _flags = _Flags()
@@ -115,7 +131,7 @@ class ValueChecks:
         self._add(x, True, [_finite(name, x.detach()), _nonzero(name, x.detach())])
 
     def _add(self, x: Tensor, directions: bool, steps: list["_Check"]) -> None:
-        if device_checks is not None and x.is_cuda and not torch.compiler.is_compiling():
+        if device_checks is not None and x.is_cuda and not torch.compiler.is_compiling() and not is_transformed(x):
             self._fused.append((x, directions, steps))
         else:
             self._checks += steps
@@ -157,9 +173,10 @@ class ValueChecks:
         if not self._checks and not self._fused:
             return
         # Where the points are; a density's parameter may have stayed on the CPU.
-        device = self._fused[0][0].device if self._fused else self._checks[0].holds().device
+        where = self._fused[0][0] if self._fused else self._checks[0].holds()
+        device = where.device
         # The flag is fetched on every path, so that it exists before a capture: made during one, it would be the graph's.
-        flag = _flags.on(device)
+        flag = _flags.on(where)
         if torch.compiler.is_compiling() or not self._validate or _capturing(device):
             self._look(flag)
             for check in self._checks:

@@ -1,9 +1,10 @@
 """The commonest value checks in one launch: for small batches a dozen tiny operations would cost more than the loss."""
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from entrec.cards import launching_on
 
 NOT_FINITE = tl.constexpr(1)
 ZERO_VECTOR = tl.constexpr(2)
@@ -36,5 +37,5 @@ def look(x: Tensor, flag: Tensor, directions: bool) -> None:
     rows = x.numel() // d
     width = min(1024, triton.next_power_of_2(d))
     at_once = max(1, _ENTRIES // width)
-    with torch.cuda.device_of(x):
+    with launching_on(x):
         _look[(triton.cdiv(rows, at_once),)](x, flag, rows, d, DIRECTIONS=directions, ROWS=at_once, WIDTH=width, num_warps=4)

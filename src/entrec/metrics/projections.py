@@ -58,7 +58,7 @@ class KDEEntropy(ProjectionMetric):
 
     def compute(self) -> Tensor:
         """The entropy of all of them."""
-        return kde_entropy(self.kept(), self.kernel, self.estimator, self.leave_one_out)
+        return kde_entropy(self.kept(), self.kernel, self.estimator, self.leave_one_out, precision="ieee")
 
 
 class ERBoundMetric(ProjectionMetric):
@@ -106,7 +106,8 @@ class ERBoundMetric(ProjectionMetric):
     def compute(self) -> Tensor:
         """The bound over all of them."""
         z1, z2 = self.kept().chunk(2, dim=-1)
-        return er_bound(z1, z2, self.density, self.kernel, self.estimator, self.leave_one_out).value
+        bound = er_bound(z1, z2, self.density, self.kernel, self.estimator, self.leave_one_out, precision="ieee")
+        return bound.value
 
 
 class InfoNCEBound(ProjectionMetric):
@@ -134,7 +135,7 @@ class InfoNCEBound(ProjectionMetric):
     def compute(self) -> Tensor:
         """The bound over all of them."""
         z1, z2 = self.kept().chunk(2, dim=-1)
-        return infonce_bound(z1, z2, self.density)
+        return infonce_bound(z1, z2, self.density, precision="ieee")
 
 
 class Uniformity(ProjectionMetric):
@@ -161,7 +162,7 @@ class Uniformity(ProjectionMetric):
 
     def compute(self) -> Tensor:
         """The uniformity of all of them."""
-        return uniformity(self.kept(), self.t)
+        return uniformity(self.kept(), self.t, precision="ieee")
 
 
 class EffectiveRank(ProjectionMetric):

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from entrec import checks
+from entrec.cards import is_transformed
 from entrec.pairwise import operator, ranks
 from entrec.pairwise.operator import Backend, Precision, Spec
 from entrec.pairwise.ranks import Shares
@@ -106,7 +107,7 @@ def logsumexp(
 
 def mean_logsumexp(z: Tensor, scale: float | Tensor, exclude_diagonal: bool, how: How = AS_USUAL) -> Tensor:
     """The mean over rows of `logsumexp(z, z, "cosine", ...)`, (..., k, d) -> (...), which costs less than both in turn."""
-    if how.shares is None and not torch.compiler.is_compiling():
+    if how.shares is None and not torch.compiler.is_compiling() and not is_transformed(z):
         z, _, _, spec = _operands(z, z, "cosine", scale, exclude_diagonal, how)
         if spec.similarity == "cosine":
             return operator.mean_logsumexp(z, spec)
@@ -133,6 +134,8 @@ def _operands(
         factor = scale.reshape(()).to(a.device) ** (1 / p)
         origin = 0.0 if similarity == "dot" else ranks.mean_point(a, how.shares).to(a.dtype)
         if isinstance(p, Tensor) or p < 1:  # the slope of |x|^p grows towards 0, and magnifies the rounding of the points
+            if how.backend == "triton":
+                raise ValueError("backend='triton' needs a scale that is a number for exponents below 1, got a tensor")
             a, b = a.double(), b.double()
         a, b, scale = ((a - origin) * factor).to(a.dtype), (b if same else ((b - origin) * factor).to(b.dtype)), 1.0
         directions = False

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from entrec.cards import launching_on
 from entrec.pairwise import tiled
 from entrec.pairwise.similarity import by_differences
 from entrec.pairwise.tiled import Gradients, Pairs, Weighing
@@ -82,10 +83,12 @@ def mean_logsumexp(z: Tensor, spec: Spec) -> Tensor:
 def log_sums(a: Tensor, b: Tensor, p: Tensor | None, spec: Spec, same: bool, offset: int = 0) -> Tensor:
     """The l_i of all rows by the backend that the spec asks for; no graph is recorded."""
     if spec.similarity == "cosine":
-        return kernels.sphere.log_sums(kernels.problems(a), spec.scale, spec.exclude_diagonal).reshape(a.shape[:-1])
+        with launching_on(a):
+            return kernels.sphere.log_sums(kernels.problems(a), spec.scale, spec.exclude_diagonal).reshape(a.shape[:-1])
     pairs = _pairs(p, spec, same, offset)
     if by_triton(a, p, spec):
-        return kernels.log_sums(a, b, pairs, spec.precision == "ieee")
+        with launching_on(a):
+            return kernels.log_sums(a, b, pairs, spec.precision == "ieee")
     with _plain(a, spec):
         return tiled.log_sums(a, b, pairs, _edge(a, b, pairs, spec))
 
@@ -104,7 +107,8 @@ def gradients(
     """The gradients of all rows, columns and a learnt exponent, as wanted."""
     pairs = _pairs(p, spec, same, offset)
     if by_triton(a, p, spec):
-        return kernels.gradients(a, b, pairs, rows, columns, wanted[:2], spec.precision == "ieee")
+        with launching_on(a):
+            return kernels.gradients(a, b, pairs, rows, columns, wanted[:2], spec.precision == "ieee")
     with _plain(a, spec):
         return tiled.gradients(a, b, pairs, rows, columns, wanted, _edge(a, b, pairs, spec))
 
@@ -202,9 +206,11 @@ class _MeanLogSumExp(torch.autograd.Function):
     @staticmethod
     def forward(z: Tensor, spec: Spec) -> tuple[Tensor, Tensor | None]:
         rows = kernels.problems(z)
-        if not z.requires_grad:
-            return kernels.sphere.log_sums(rows, spec.scale, spec.exclude_diagonal).mean(dim=-1).reshape(z.shape[:-2]), None
-        mean, gradient = kernels.sphere.mean_and_gradient(rows, spec.scale, spec.exclude_diagonal)
+        with launching_on(z):
+            if not z.requires_grad:
+                sums = kernels.sphere.log_sums(rows, spec.scale, spec.exclude_diagonal)
+                return sums.mean(dim=-1).reshape(z.shape[:-2]), None
+            mean, gradient = kernels.sphere.mean_and_gradient(rows, spec.scale, spec.exclude_diagonal)
         return mean.reshape(z.shape[:-2]), gradient.reshape(z.shape)
 
     @staticmethod
@@ -252,7 +258,8 @@ def _all_gradients(
 ) -> Gradients:
     if spec.similarity == "cosine":
         flat = sums.reshape(-1, sums.shape[-1])
-        in_a = kernels.sphere.gradient(kernels.problems(a), flat, gradient.reshape(flat.shape), spec.scale)
+        with launching_on(a):
+            in_a = kernels.sphere.gradient(kernels.problems(a), flat, gradient.reshape(flat.shape), spec.scale)
         return Gradients(in_a.reshape(a.shape), None, None)
     weighing = Weighing(sums, gradient)
     if b is None:

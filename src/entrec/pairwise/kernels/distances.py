@@ -43,8 +43,8 @@ def _slope(x, p, KIND: tl.constexpr):
 
 
 @triton.jit
-def _similarities(x, y, rows, columns, k, m, d, p, unit, KIND: tl.constexpr, BLOCK: tl.constexpr):
-    """-scale log2(e) sum |x-y|^p of a block of pairs."""
+def _similarities(x, y, rows, columns, k, m, d, p, scale, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    """-scale sum |x-y|^p of a block of pairs."""
     s = tl.zeros([BLOCK, BLOCK], tl.float32)
     for _ in range(d):
         a = tl.load(x + rows, mask=rows < k, other=0.0)
@@ -52,12 +52,12 @@ def _similarities(x, y, rows, columns, k, m, d, p, unit, KIND: tl.constexpr, BLO
         s += _power(a[:, None] - b[None, :], p, KIND)
         x += k
         y += m
-    return -unit * s
+    return -scale * s
 
 
 @triton.jit(do_not_specialize=["k", "m", "d", "offset"])
-def _log_sums(x, y, out, k, m, d, p, unit, offset, EXCLUDE: tl.constexpr, KIND: tl.constexpr, BLOCK: tl.constexpr):
-    """Rows of log sum_j exp, by a running maximum of the exponents in base 2."""
+def _log_sums(x, y, out, k, m, d, p, scale, offset, EXCLUDE: tl.constexpr, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    """Rows of log sum_j exp, by a running maximum of the exponents."""
     problem = tl.program_id(1).to(tl.int64)
     rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x += problem * k * d
@@ -66,16 +66,16 @@ def _log_sums(x, y, out, k, m, d, p, unit, offset, EXCLUDE: tl.constexpr, KIND: 
     total = tl.zeros([BLOCK], tl.float32)
     for start in range(0, m, BLOCK):
         columns = start + tl.arange(0, BLOCK)
-        s = _similarities(x, y, rows, columns, k, m, d, p, unit, KIND, BLOCK)
+        s = _similarities(x, y, rows, columns, k, m, d, p, scale, KIND, BLOCK)
         outside = columns[None, :] >= m
         if EXCLUDE:
             outside |= rows[:, None] + offset == columns[None, :]
         s = tl.where(outside, float("-inf"), s)
         higher = tl.maximum(top, tl.max(s, 1))
         shift = tl.where(higher == float("-inf"), 0.0, higher)
-        total = total * tl.exp2(top - shift) + tl.sum(tl.exp2(s - shift[:, None]), 1)
+        total = total * tl.exp2((top - shift) * LOG2E) + tl.sum(tl.exp2((s - shift[:, None]) * LOG2E), 1)
         top = higher
-    tl.store(out + problem * k + rows, (top + tl.log2(total)) * 0.6931471805599453, mask=rows < k)
+    tl.store(out + problem * k + rows, top + tl.log(total), mask=rows < k)
 
 
 @triton.jit(do_not_specialize=["k", "m", "d", "offset"])
@@ -91,7 +91,6 @@ def _gradient(
     m,
     d,
     p,
-    unit,
     scale,
     offset,
     BY_ROW: tl.constexpr,
@@ -107,18 +106,18 @@ def _gradient(
     y += problem * m * d
     out += problem * k * d
     if BY_ROW:
-        row_sum = tl.load(row_sums + problem * k + rows, mask=rows < k, other=0.0) * LOG2E
+        row_sum = tl.load(row_sums + problem * k + rows, mask=rows < k, other=0.0)
         row_weight = tl.load(row_gradient + problem * k + rows, mask=rows < k, other=0.0)
     for start in range(0, m, BLOCK):
         columns = start + tl.arange(0, BLOCK)
-        s = _similarities(x, y, rows, columns, k, m, d, p, unit, KIND, BLOCK)
+        s = _similarities(x, y, rows, columns, k, m, d, p, scale, KIND, BLOCK)
         w = tl.zeros([BLOCK, BLOCK], tl.float32)
         if BY_ROW:
-            w += tl.exp2(s - row_sum[:, None]) * row_weight[:, None]
+            w += tl.exp2((s - row_sum[:, None]) * LOG2E) * row_weight[:, None]
         if BY_COLUMN:
-            column_sum = tl.load(column_sums + problem * m + columns, mask=columns < m, other=0.0) * LOG2E
+            column_sum = tl.load(column_sums + problem * m + columns, mask=columns < m, other=0.0)
             column_weight = tl.load(column_gradient + problem * m + columns, mask=columns < m, other=0.0)
-            w += tl.exp2(s - column_sum[None, :]) * column_weight[None, :]
+            w += tl.exp2((s - column_sum[None, :]) * LOG2E) * column_weight[None, :]
         if EXCLUDE:
             w = tl.where(rows[:, None] + offset == columns[None, :], 0.0, w)
         w = tl.where((rows[:, None] < k) & (columns[None, :] < m), -scale * w, 0.0)
@@ -139,7 +138,7 @@ def log_sums(a: Tensor, b: Tensor, p: float, pairs: Pairs) -> Tensor:
     (problems, k, d), m = a.shape, b.shape[1]
     out = torch.empty((problems, k), dtype=torch.float32, device=a.device)
     _log_sums[triton.cdiv(k, _BLOCK), problems](
-        x, y, out, k, m, d, p, pairs.scale * LOG2E.value, pairs.offset,
+        x, y, out, k, m, d, p, pairs.scale, pairs.offset,
         EXCLUDE=pairs.exclude_diagonal, KIND=_kind(p), BLOCK=_BLOCK, num_warps=4,
     )  # fmt: skip
     return out
@@ -161,7 +160,7 @@ def _pull(x: Tensor, y: Tensor, p: float, rows: Weighing | None, columns: Weighi
     (problems, d, k), m = x.shape, y.shape[2]
     out = torch.zeros_like(x)
     _gradient[triton.cdiv(k, _BLOCK), problems](
-        x, y, *(rows or (x, x)), *(columns or (x, x)), out, k, m, d, p, pairs.scale * LOG2E.value, pairs.scale, offset,
+        x, y, *(rows or (x, x)), *(columns or (x, x)), out, k, m, d, p, pairs.scale, offset,
         BY_ROW=rows is not None, BY_COLUMN=columns is not None, EXCLUDE=pairs.exclude_diagonal,
         KIND=_kind(p), BLOCK=_BLOCK, num_warps=4,
     )  # fmt: skip

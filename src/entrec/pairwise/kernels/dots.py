@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from entrec.cards import has_large_blocks
 from entrec.pairwise.tiled import Gradients, Pairs, Weighing, diagonal_pulls
 
 LOG2E = tl.constexpr(1.4426950408889634)
@@ -76,25 +77,31 @@ def _products(
     rows,
     columns,
     width,
+    unit,
     IEEE: tl.constexpr,
     PART: tl.constexpr,
     PARTS: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
 ):
-    """All dot products of a block of rows and a block of columns; a and a_rest are the rows' first part."""
+    """All scaled dot products of a block of rows and a block of columns; a and a_rest are the rows' first part.
+
+    Parts are added up outside of the matrix units, which cut their sums off where others round them. (By a factor, or the
+    compiler would let them sum it all again.)
+    """
     b = _tile(y, columns, width, 0, PART)
-    s = tl.zeros([ROWS, COLUMNS], tl.float32)
     if IEEE:
-        s = tl.dot(a, _tile(y_rest, columns, width, 0, PART).T, s)
+        s = tl.dot(a, _tile(y_rest, columns, width, 0, PART).T)
         s = tl.dot(a_rest, b.T, s)
-    s = tl.dot(a, b.T, s)
+        s = tl.dot(a, b.T, s) * unit
+    else:
+        s = tl.dot(a, b.T) * unit
     for start in range(PART, PART * PARTS, PART):
         c, d = _tile(x, rows, width, start, PART), _tile(y, columns, width, start, PART)
         if IEEE:
-            s = tl.dot(c, _tile(y_rest, columns, width, start, PART).T, s)
-            s = tl.dot(_tile(x_rest, rows, width, start, PART), d.T, s)
-        s = tl.dot(c, d.T, s)
+            t = tl.dot(c, _tile(y_rest, columns, width, start, PART).T)
+            t = tl.dot(_tile(x_rest, rows, width, start, PART), d.T, t)
+            s += tl.dot(c, d.T, t) * unit
+        else:
+            s += tl.dot(c, d.T) * unit
     return s, b
 
 
@@ -123,7 +130,7 @@ def _log_sums(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Rows of log sum_j exp, by a running maximum of the exponents in base 2, or by a bound on them where there is one."""
+    """Rows of log sum_j exp, by a running maximum of the exponents, or by a bound on them where there is one."""
     problem = tl.program_id(1).to(tl.int64)
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     x += problem * padded_k * width
@@ -131,29 +138,29 @@ def _log_sums(
     y += problem * padded_m * width
     y_rest += problem * padded_m * width
     y_size += problem * padded_m
-    row_size = tl.load(x_size + problem * padded_k + rows) * unit
+    row_size = tl.load(x_size + problem * padded_k + rows)
     a = _tile(x, rows, width, 0, PART)
     a_rest = _tile(x_rest, rows, width, 0, PART) if IEEE else a
     top = tl.full([ROWS], float("-inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
     for start in range(0, m, COLUMNS):
         columns = start + tl.arange(0, COLUMNS)
-        s, _ = _products(a, a_rest, x, x_rest, y, y_rest, rows, columns, width, IEEE, PART, PARTS, ROWS, COLUMNS)
+        s, _ = _products(a, a_rest, x, x_rest, y, y_rest, rows, columns, width, unit, IEEE, PART, PARTS)
         s = s * row_size[:, None] * tl.load(y_size + columns)[None, :]
         outside = columns[None, :] >= m
         if EXCLUDE:
             outside |= rows[:, None] + offset == columns[None, :]
         s = tl.where(outside, float("-inf"), s)
         if BOUNDED:
-            total += tl.sum(tl.exp2(s - bound), 1)
+            total += tl.sum(tl.exp2((s - bound) * LOG2E), 1)
         else:
             higher = tl.maximum(top, tl.max(s, 1))
             shift = tl.where(higher == float("-inf"), 0.0, higher)
-            total = total * tl.exp2(top - shift) + tl.sum(tl.exp2(s - shift[:, None]), 1)
+            total = total * tl.exp2((top - shift) * LOG2E) + tl.sum(tl.exp2((s - shift[:, None]) * LOG2E), 1)
             top = higher
     if BOUNDED:
         top = tl.zeros([ROWS], tl.float32) + bound
-    tl.store(out + problem * k + rows, (top + tl.log2(total)) * 0.6931471805599453, mask=rows < k)
+    tl.store(out + problem * k + rows, top + tl.log(total), mask=rows < k)
 
 
 @triton.jit(do_not_specialize=["k", "m", "offset"])
@@ -199,26 +206,26 @@ def _gradient(
     y_size += problem * padded_m
     column_sums += problem * m
     column_gradient += problem * m
-    row_size = tl.load(x_size + problem * padded_k + rows) * unit
+    row_size = tl.load(x_size + problem * padded_k + rows)
     grow = tl.load(up + problem)
     shrink = tl.load(down + problem)
     if BY_ROW:
-        row_sum = tl.load(row_sums + problem * k + rows, mask=rows < k, other=0.0) * LOG2E
+        row_sum = tl.load(row_sums + problem * k + rows, mask=rows < k, other=0.0)
         row_weight = tl.load(row_gradient + problem * k + rows, mask=rows < k, other=0.0) * grow
     a = _tile(x, rows, width, 0, PART)
     a_rest = _tile(x_rest, rows, width, 0, PART) if IEEE else a
     acc = tl.zeros([ROWS, PART], tl.float32)
     for start in range(0, m, COLUMNS):
         columns = start + tl.arange(0, COLUMNS)
-        s, b = _products(a, a_rest, x, x_rest, y, y_rest, rows, columns, width, IEEE, PART, PARTS, ROWS, COLUMNS)
+        s, b = _products(a, a_rest, x, x_rest, y, y_rest, rows, columns, width, unit, IEEE, PART, PARTS)
         column_size = tl.load(y_size + columns)
         s = s * row_size[:, None] * column_size[None, :]
         if BY_ROW:
-            w = tl.exp2(s - row_sum[:, None]) * row_weight[:, None]
+            w = tl.exp2((s - row_sum[:, None]) * LOG2E) * row_weight[:, None]
         if BY_COLUMN:
-            column_sum = tl.load(column_sums + columns, mask=columns < m, other=0.0) * LOG2E
+            column_sum = tl.load(column_sums + columns, mask=columns < m, other=0.0)
             column_weight = tl.load(column_gradient + columns, mask=columns < m, other=0.0) * grow
-            back = tl.exp2(s - column_sum[None, :]) * column_weight[None, :]
+            back = tl.exp2((s - column_sum[None, :]) * LOG2E) * column_weight[None, :]
             w = w + back if BY_ROW else back
         outside = columns[None, :] >= m
         if EXCLUDE:
@@ -231,9 +238,7 @@ def _gradient(
             part = tl.dot(half, _tile(y_rest, columns, width, mine, PART))
             part = tl.dot((w - half.to(tl.float32)).to(tl.float16), b, part)
             part = tl.dot(half, b, part)
-            # The matrix units cut their sums off where others round them, which adds up over thousands of columns: they sum
-            # one tile only. (By a factor, or the compiler would let them sum it all again.)
-            acc += part * shrink
+            acc += part * shrink  # as in the products: the matrix units sum one tile only
         else:
             acc = tl.dot(half, b, acc)
     columns = mine + tl.arange(0, PART)
@@ -263,7 +268,9 @@ class _Blocks(NamedTuple):
 
 _FAST = _Blocks(128, 64, 8, 3)
 _IEEE = _Blocks(128, 64, 8, 2)
-_WIDE = _Blocks(64, 64, 4, 1)  # where rows come in several parts, which all want their place in shared memory
+_IEEE_SMALL = _Blocks(64, 32, 4, 2)  # for cards with little shared memory
+_WIDE = _Blocks(64, 64, 4, 1)  # where rows come in several parts, which all want their place in it
+_WIDE_SMALL = _Blocks(64, 32, 4, 1)
 _PADDING = 128
 
 
@@ -273,9 +280,8 @@ def log_sums(a: Tensor, b: Tensor, pairs: Pairs, ieee: bool) -> Tensor:
     y = x if a is b else _split(b, ieee)
     out = torch.empty(a.shape[:2], dtype=torch.float32, device=a.device)
     blocks = _blocks(x, ieee)
-    log2_scale = pairs.scale * LOG2E.value
     _log_sums[triton.cdiv(x.rows, blocks.rows), a.shape[0]](
-        *x[:3], *y[:3], out, x.rows, y.rows, x.padded, y.padded, x.width, log2_scale / _LARGEST**2, log2_scale, pairs.offset,
+        *x[:3], *y[:3], out, x.rows, y.rows, x.padded, y.padded, x.width, pairs.scale / _LARGEST**2, pairs.scale, pairs.offset,
         EXCLUDE=pairs.exclude_diagonal, BOUNDED=pairs.bounded, **_shape(x, blocks, ieee),
     )  # fmt: skip
     return out
@@ -303,7 +309,7 @@ def _pull(
     empty = x.size
     _gradient[triton.cdiv(x.rows, blocks.rows), a.shape[0], x.width // x.part](
         *x[:3], *y[:3], *(rows or (empty, empty)), *(columns or (empty, empty)), up, pairs.scale / (_LARGEST * up), out,
-        x.rows, y.rows, a.shape[-1], x.padded, y.padded, x.width, pairs.scale * LOG2E.value / _LARGEST**2, offset,
+        x.rows, y.rows, a.shape[-1], x.padded, y.padded, x.width, pairs.scale / _LARGEST**2, offset,
         BY_ROW=rows is not None, BY_COLUMN=columns is not None, EXCLUDE=not diagonal_pulls(pairs), **_shape(x, blocks, ieee),
     )  # fmt: skip
     return out
@@ -325,9 +331,12 @@ def _split(points: Tensor, ieee: bool) -> _Halves:
 
 
 def _blocks(x: _Halves, ieee: bool) -> _Blocks:
+    large = has_large_blocks(x.halves)
     if x.width > x.part:
-        return _WIDE
-    return _IEEE if ieee else _FAST
+        return _WIDE if large else _WIDE_SMALL
+    if not ieee:
+        return _FAST
+    return _IEEE if large else _IEEE_SMALL
 
 
 def _shape(x: _Halves, blocks: _Blocks, ieee: bool) -> dict[str, int | bool]:

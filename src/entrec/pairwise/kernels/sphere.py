@@ -12,7 +12,6 @@
   of its rows, as 64-bit integers: sums in fixed point come out the same in any order.
 """
 
-import functools
 import math
 from types import ModuleType
 
@@ -20,6 +19,8 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from entrec.cards import has_large_blocks, is_hopper
 
 hopper: ModuleType | None
 try:
@@ -379,7 +380,8 @@ def _large_gradient(z: Tensor, x: Tensor, inverse: Tensor, weights: Tensor, unsc
     if hopper is not None and _on_hopper(z, k):
         hopper.backward(x, weights, unscale, inverse, out, k, padded, problems, d, factor)
         return out
-    rows, columns, warps, stages = (_BACKWARD if padded * problems >= 128 * 132 else _BACKWARD_FEW)[width]
+    many = padded * problems >= 128 * 132 and (width < 256 or has_large_blocks(z))
+    rows, columns, warps, stages = (_BACKWARD if many else _BACKWARD_FEW)[width]
     _backward[padded // rows, problems](
         x, weights, unscale, inverse, out, k, padded, d, factor, DP=width, BM=rows, BN=columns, STAGES=stages, num_warps=warps
     )
@@ -407,9 +409,4 @@ def _row_scale(kappa: float) -> float:
 
 
 def _on_hopper(z: Tensor, k: int) -> bool:
-    return k >= _HOPPER_FROM and z.is_cuda and _is_hopper(z.device.index)
-
-
-@functools.cache
-def _is_hopper(index: int) -> bool:
-    return torch.cuda.get_device_capability(index)[0] == 9
+    return k >= _HOPPER_FROM and is_hopper(z)
