@@ -7,7 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from entrec import VonMisesFisher, kde_entropy, pairwise_logsumexp
+from entrec import VonMisesFisher, device_checks, kde_entropy, pairwise_logsumexp
+from entrec.checks import Fault
+from entrec.losses import NTXentLoss
 from entrec.pairwise import Precision, Similarity
 
 SIZES = [(1, 1, 1), (2, 2, 3), (66, 66, 6), (5, 70, 9)]
@@ -66,3 +68,44 @@ def test_the_entropy_of_directions(leave_one_out: bool) -> None:
         torch.testing.assert_close(found.double(), truth, rtol=5e-4, atol=5e-4)
         (a,), (b,) = torch.autograd.grad(found.sum(), z), torch.autograd.grad(truth.sum(), wide)
         assert (a - b).norm() <= 4e-3 * b.norm()
+
+
+@pytest.mark.parametrize("k", [600, 9000])
+def test_large_sets_of_directions(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ways for more rows than a program meets at once; the second is taken early, as so many rows would take minutes."""
+    if k == 9000:
+        k = 600
+        monkeypatch.setattr("entrec.pairwise.kernels.sphere._WHOLE_ROWS_UP_TO", 0)
+    torch.manual_seed(0)
+    z = torch.randn(k, 4)
+    wide = z.double().requires_grad_()
+    points = z.clone().requires_grad_()
+    weights = torch.randn(k)
+    for exclude_diagonal in (False, True):
+        options = {"similarity": "cosine", "scale": 5.0, "exclude_diagonal": exclude_diagonal}
+        found = value_and_gradients("triton", [z], weights, **options)
+        truth = value_and_gradients("dense", [z.double()], weights.double(), **options)
+        for a, b in zip(found, truth, strict=True):
+            assert (a - b).norm() <= 2e-3 * b.norm()
+    value = NTXentLoss(0.2, backend="triton")(*points.chunk(2))
+    exact = NTXentLoss(0.2, backend="dense")(*wide.chunk(2))
+    torch.testing.assert_close(value.double(), exact, rtol=1e-3, atol=1e-3)
+    (a,), (b,) = torch.autograd.grad(value, points), torch.autograd.grad(exact, wide)
+    assert (a - b).norm() <= 4e-3 * b.norm()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_one_look_finds_what_is_wrong(dtype: torch.dtype) -> None:
+    good = torch.randn(70, 3).to(dtype)
+    for place, value, fault in (
+        ((0, 0), 1.0, 0),
+        ((69, 2), float("nan"), int(Fault.NOT_FINITE)),
+        ((3, 1), float("-inf"), int(Fault.NOT_FINITE)),
+        ((5,), 0.0, int(Fault.ZERO_VECTOR)),
+    ):
+        x = good.clone()
+        x[place] = value
+        for directions in (True, False):
+            flag = torch.zeros((), dtype=torch.int32)
+            device_checks.look(x, flag, directions)
+            assert int(flag) == (fault if directions or fault != Fault.ZERO_VECTOR else 0)

@@ -346,7 +346,8 @@ def test_opposite_points_at_a_high_scale_are_neither_lost_nor_infinite(case: Cas
     a = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], device=case.device, requires_grad=True)
     for x, similarity in ((a, "cosine"), (a.detach().clone().requires_grad_(), "dot")):
         value = pairwise_logsumexp(x, x, similarity, scale, exclude_diagonal=True, **case.how)  # type: ignore[arg-type]
-        assert value.tolist() == pytest.approx([-scale, -scale], rel=1e-5)
+        rounding = 5e-4 if case.narrow else 1e-5  # of the points, in half precision: only the gradient is promised better
+        assert value.tolist() == pytest.approx([-scale, -scale], rel=rounding)
         (gradient,) = torch.autograd.grad(value, x, torch.tensor([1.0, 2.0], device=case.device))
         expected = torch.zeros(2, 2) if similarity == "cosine" else 3 * scale * torch.tensor([[-1.0, 0.0], [1.0, 0.0]])
         torch.testing.assert_close(gradient.cpu(), expected, rtol=1e-5, atol=1e-3)
@@ -376,6 +377,8 @@ def test_close_and_equal_points_far_from_the_origin_keep_their_digits(case: Case
 @pytest.mark.parametrize("one_set", [True, False], ids=["one set", "two sets"])
 @every_similarity
 def test_a_learnt_scale_has_its_gradient(case: Case, similarity: Similarity, one_set: bool, exclude_diagonal: bool) -> None:
+    if case.backend == "triton" and similarity == ("lp", 0.4):
+        pytest.skip("refused by name: it needs float64")
     a, b, g = (torch.randn(*shape, device=case.device) for shape in ((45, 8), (70, 8), (45,)))
     scale = torch.tensor(moderate(similarity, 8), device=case.device)
     exact_scale = scale.double().requires_grad_()

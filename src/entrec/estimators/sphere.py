@@ -1,6 +1,7 @@
 r"""Constants of the unit sphere S^{d-1} in R^d and of the von Mises-Fisher distribution on it, in nats."""
 
 import math
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -31,10 +32,19 @@ def vmf_log_normalizer(kappa: float | Tensor, dim: int) -> float | Tensor:
     do their derivatives.
     """
     dim = as_constant(dim)  # or torch.compile would trace the series with a symbol
-    constant = dim / 2 * math.log(2 * math.pi)
     if isinstance(kappa, Tensor):
+        constant = dim / 2 * math.log(2 * math.pi)
         return (-log_bessel_i_over_power(dim / 2 - 1, kappa.double()) - constant).to(_float_dtype(kappa))
-    return -log_bessel_i_over_power(dim / 2 - 1, as_constant(kappa)) - constant
+    if torch.compiler.is_compiling():
+        return _vmf_log_normalizer(as_constant(kappa), dim)
+    return _known_vmf_log_normalizer(kappa, dim)
+
+
+def _vmf_log_normalizer(kappa: float, dim: int) -> float:
+    return -log_bessel_i_over_power(dim / 2 - 1, kappa) - dim / 2 * math.log(2 * math.pi)
+
+
+_known_vmf_log_normalizer = lru_cache(maxsize=1024)(_vmf_log_normalizer)  # a loss asks for the same one at every step
 
 
 def vmf_mean_cosine(kappa: float | Tensor, dim: int) -> float | Tensor:

@@ -4,9 +4,10 @@ from torch import Tensor, nn
 
 from entrec.estimators.entropy import checked_how
 from entrec.estimators.objective import ordered_pairs
-from entrec.losses.views import checked_temperature, cosines, directions, scalar
+from entrec.losses.views import checked_temperature, directions, scalar
 from entrec.pairwise import Backend, How, Precision, ranks
 from entrec.pairwise.logsumexp import logsumexp
+from entrec.pairwise.similarity import to_sphere
 
 
 class InfoNCELoss(nn.Module):
@@ -52,9 +53,10 @@ class InfoNCELoss(nn.Module):
         named = {f"z{i}": z for i, z in enumerate((z1, z2, *more), start=1)}
         how, temperature = How(self.precision, self.backend), scalar(self.temperature)
         views, how = directions(named, how, self.gather_distributed, self.validate, temperature=temperature)
+        views = to_sphere(views)
         source, target = ordered_pairs(views, views)
-        log_sums = logsumexp(source, target, "cosine", 1 / temperature, exclude_diagonal=False, how=how)
-        positives = ranks.gather(cosines(source, target), how.shares)
+        log_sums = logsumexp(source, target, "cosine", 1 / temperature, exclude_diagonal=False, how=how, units=True)
+        positives = ranks.gather((source * target).sum(dim=-1), how.shares)
         return log_sums.mean() - positives.mean() / temperature
 
     def extra_repr(self) -> str:

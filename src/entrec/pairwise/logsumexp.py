@@ -92,14 +92,21 @@ def pairwise_logsumexp(
 
 
 def logsumexp(
-    a: Tensor, b: Tensor, similarity: Similarity, scale: float | Tensor, exclude_diagonal: bool, how: How = AS_USUAL
+    a: Tensor,
+    b: Tensor,
+    similarity: Similarity,
+    scale: float | Tensor,
+    exclude_diagonal: bool,
+    how: How = AS_USUAL,
+    units: bool = False,
 ) -> Tensor:
     """`pairwise_logsumexp` for inputs that have been checked and are in float32 or float64.
 
-    With `how.shares` a and b are this rank's rows, and the sums of all ranks' rows over all ranks' rows come back.
+    With `how.shares` a and b are this rank's rows, and the sums of all ranks' rows over all ranks' rows come back. With
+    `units` the rows of a "cosine" are on the sphere already.
     """
     dtype = a.dtype
-    a, other, learnt, spec = _operands(a, b, similarity, scale, exclude_diagonal, how)
+    a, other, learnt, spec = _operands(a, b, similarity, scale, exclude_diagonal, how, units)
     if how.shares is None:
         return operator.logsumexp(a, other, learnt, spec).to(dtype)
     return ranks.logsumexp(a, other, learnt, spec, how.shares).to(dtype)
@@ -116,17 +123,25 @@ def mean_logsumexp(z: Tensor, scale: float | Tensor, exclude_diagonal: bool, how
 
 
 def _operands(
-    a: Tensor, b: Tensor, similarity: Similarity, scale: float | Tensor, exclude_diagonal: bool, how: How
+    a: Tensor,
+    b: Tensor,
+    similarity: Similarity,
+    scale: float | Tensor,
+    exclude_diagonal: bool,
+    how: How,
+    units: bool = False,
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Spec]:
     """The operator's inputs: points (the second None where both sets are one), a learnt exponent, and the rest."""
     same, bounded, directions = a is b, False, similarity == "cosine"
     if similarity == "cosine":
-        if same and not isinstance(scale, Tensor) and how.shares is None:
+        if same and not units and not isinstance(scale, Tensor) and how.shares is None:
             spec = Spec("cosine", 2.0, scale, exclude_diagonal, True, True, how.precision, how.backend)
             if operator.fuses(a, None, spec):
                 return a, None, None, spec
         bounded = not isinstance(scale, Tensor) and (scale <= _BOUNDED_UP_TO or (same and not exclude_diagonal))
-        a, b, similarity = to_sphere(a), (b if same else to_sphere(b)), "dot"
+        similarity = "dot"
+        if not units:
+            a, b = to_sphere(a), (b if same else to_sphere(b))
     p = exponent(similarity)
     if isinstance(scale, Tensor):
         # A scale that is a tensor becomes the points' own, by s(ca, cb) = c^p s(a, b): it is learnt like any input. Then the

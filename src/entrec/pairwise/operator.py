@@ -54,7 +54,14 @@ def logsumexp(a: Tensor, b: Tensor | None, p: Tensor | None, spec: Spec) -> Tens
     """The l_i with their gradient; b is None where both sets are one."""
     if torch.compiler.is_compiling():
         return _as_tensor(_compiled(a, b, p, *spec))
-    return _as_tensor(_LogSumExp.apply(a, b, p, spec))
+    return _as_tensor(_apply(_LogSumExp, a, b, p, spec))
+
+
+def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
+    """`function.apply` without its search for default arguments, which costs more than the kernels of a small batch."""
+    if torch._C._are_functorch_transforms_active():
+        return function.apply(*arguments)
+    return super(torch.autograd.Function, function).apply(*arguments)  # type: ignore[misc]
 
 
 def _as_tensor(x: Any) -> Tensor:
@@ -76,7 +83,7 @@ def fuses(a: Tensor, b: Tensor | None, spec: Spec) -> bool:
 
 def mean_logsumexp(z: Tensor, spec: Spec) -> Tensor:
     """The mean of the l_i of directions over the last dimension, where `fuses` holds, with as little left to do as can be."""
-    mean, _ = _MeanLogSumExp.apply(z, spec)
+    mean, _ = _apply(_MeanLogSumExp, z, spec)
     return _as_tensor(mean)
 
 
@@ -172,8 +179,10 @@ class _LogSumExp(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradient: Tensor) -> tuple[Tensor | None, ...]:
-        wanted = tuple(ctx.needs_input_grad[:3])
-        return *_LogSumExpGradient.apply(*gradient, *ctx.saved_tensors, ctx.spec, wanted), None
+        arguments: tuple[Any, ...] = (*gradient, *ctx.saved_tensors, ctx.spec, tuple(ctx.needs_input_grad[:3]))
+        if torch.is_grad_enabled():
+            return *_LogSumExpGradient.apply(*arguments), None
+        return *_all_gradients(*arguments), None
 
 
 class _LogSumExpGradient(torch.autograd.Function):
