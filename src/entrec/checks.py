@@ -124,11 +124,13 @@ class ValueChecks:
 
     def finite(self, name: str, x: Tensor) -> None:
         """Every entry of `x` is a finite number."""
-        self._add(x, False, [_finite(name, x.detach())])
+        x = x.detach()
+        self._add(x, False, [_finite(name, x)])
 
     def directions(self, name: str, x: Tensor) -> None:
         """Every row of `x` is finite and has a direction."""
-        self._add(x, True, [_finite(name, x.detach()), _nonzero(name, x.detach())])
+        x = x.detach()
+        self._add(x, True, [_finite(name, x), _nonzero(name, x)])
 
     def _add(self, x: Tensor, directions: bool, steps: list["_Check"]) -> None:
         if device_checks is not None and x.is_cuda and not torch.compiler.is_compiling() and not is_transformed(x):

@@ -123,7 +123,9 @@ def bench_loss(
         float | None,
         typer.Option(help="Skip what needs more GB than this. By default what does not fit in the free memory."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="JSON file for everything that was measured.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="JSON file for everything that was measured; the table goes beside it, as .md.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace that file.")] = False,
 ) -> None:
     """Time a loss, forward + backward, against dense PyTorch and lightly's NT-Xent.
@@ -152,7 +154,8 @@ def bench_loss(
     console.print("\n" + "\n".join(escape(note) for note in table.footnotes(benchmark)), highlight=False)
     if out is not None:
         loss.write(benchmark, out)
-        console.print(f"Written to {out}", highlight=False)
+        out.with_suffix(".md").write_text(table.markdown(benchmark))
+        console.print(f"Written to {out} and, as a table, {out.with_suffix('.md').name}", highlight=False)
 
 
 def _require(*modules: str, extra: str) -> None:

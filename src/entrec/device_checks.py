@@ -32,7 +32,7 @@ def _look(x, flag, rows, d, DIRECTIONS: tl.constexpr, ROWS: tl.constexpr, WIDTH:
 
 def look(x: Tensor, flag: Tensor, directions: bool) -> None:
     """Set bits of the flag where x (..., d) on a CUDA device holds a NaN, an infinity or, for directions, a row of zeros."""
-    x = x.detach().contiguous()
+    x = x.contiguous()
     d = x.shape[-1]
     rows = x.numel() // d
     width = min(1024, triton.next_power_of_2(d))

@@ -17,12 +17,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from entrec import Gaussian, GeneralizedNormal, Laplace, VonMisesFisher, kde_entropy
 from entrec.losses import AlignUniformLoss, DiscreteERLoss, ERLoss, InfoNCELoss, MemoryBankLoss, NTXentLoss
 from entrec.pairwise import operator
+from tests.memory import Largest
 from tests.ranks import on_ranks
 
 Density = VonMisesFisher | Gaussian | Laplace | GeneralizedNormal
@@ -298,21 +297,6 @@ def data(rows: int) -> Tensor:
     """A batch whose every row differs, and whose first rows lie elsewhere than its last."""
     x = torch.randn(rows, 3, 4, generator=torch.Generator().manual_seed(7))
     return x + torch.linspace(-1, 1, rows)[:, None, None]
-
-
-class Largest(TorchDispatchMode):
-    """The most elements that any tensor has had room for while this was on."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.elements = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for x in tree_leaves(result):
-            if isinstance(x, Tensor):
-                self.elements = max(self.elements, x.untyped_storage().nbytes() // x.element_size())
-        return result
 
 
 # What every rank does.

@@ -8,8 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from entrec import (
     Density,
@@ -26,6 +24,7 @@ from entrec import (
 )
 from entrec.losses import AlignUniformLoss, ERLoss, InfoNCELoss, MemoryBankLoss, NTXentLoss
 from entrec.pairwise import Backend, Precision, Similarity, operator
+from tests.memory import Largest
 
 
 class Case(NamedTuple):
@@ -608,21 +607,6 @@ def test_kernels_that_cannot_serve_are_refused_by_name_and_auto_chooses_others(d
             pairwise_logsumexp(x, x, similarity, backend="triton")
         chosen = pairwise_logsumexp(x, x, similarity, backend="auto", precision="ieee")
         torch.testing.assert_close(chosen, pairwise_logsumexp(x, x, similarity, backend="dense", precision="ieee"))
-
-
-class Largest(TorchDispatchMode):
-    """The most elements that any tensor has had room for while this was on."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.elements = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for x in tree_leaves(result):
-            if isinstance(x, Tensor):
-                self.elements = max(self.elements, x.untyped_storage().nbytes() // x.element_size())
-        return result
 
 
 K, D, TILE = 450, 2, 40**2

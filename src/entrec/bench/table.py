@@ -44,6 +44,34 @@ def table(benchmark: Benchmark) -> Table:
     return rows
 
 
+def markdown(benchmark: Benchmark) -> str:
+    """The same as a page of Markdown, with the command that makes it again."""
+    shown = table(benchmark)
+    names = [str(column.header).replace("\n", " ") for column in shown.columns]
+    lines = list(zip(*(column.cells for column in shown.columns), strict=True))
+    chosen = benchmark.settings
+    command = f"entrec bench loss --what {chosen.what} --precision {chosen.precision} --kappa {chosen.kappa:g}"
+    sizes = " ".join([*(f"-k {k}" for k in chosen.k), *(f"-d {d}" for d in chosen.d)])
+    versions = ", ".join(f"{name} {version}" for name, version in benchmark.machine.versions.items() if version)
+    first, where = title(benchmark).split("\n")
+    return "\n".join(
+        [
+            f"# {first}",
+            "",
+            f"{where}; {versions}.",
+            "",
+            f"    {command} {sizes} --out FILE.json",
+            "",
+            "| " + " | ".join(names) + " |",
+            "|" + "---:|" * 2 + "---|" + "---:|" * (len(names) - 3),
+            *("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines),
+            "",
+            *(f"- {note}" for note in footnotes(benchmark)),
+            "",
+        ]
+    )
+
+
 def footnotes(benchmark: Benchmark) -> list[str]:
     """What the columns mean, and what is missing."""
     chosen, rate, on_cuda = benchmark.settings, benchmark.product_rate, _on_cuda(benchmark)

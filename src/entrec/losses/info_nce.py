@@ -1,16 +1,15 @@
 """InfoNCE between views: CPC's and CMC's loss."""
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from entrec.estimators.entropy import checked_how
 from entrec.estimators.objective import ordered_pairs
-from entrec.losses.views import checked_temperature, directions, scalar
-from entrec.pairwise import Backend, How, Precision, ranks
+from entrec.losses.contrastive import Contrastive
+from entrec.pairwise import ranks
 from entrec.pairwise.logsumexp import logsumexp
 from entrec.pairwise.similarity import to_sphere
 
 
-class InfoNCELoss(nn.Module):
+class InfoNCELoss(Contrastive):
     r"""Each projection of one view finds its datum among the k projections of another (van den Oord et al., 2018).
 
     .. math:: \operatorname*{mean}_{s \ne t} \frac1k \sum_i
@@ -33,32 +32,11 @@ class InfoNCELoss(nn.Module):
         tensor(0.0001)
     """
 
-    def __init__(
-        self,
-        temperature: float | Tensor = 0.1,
-        gather_distributed: bool = False,
-        *,
-        precision: Precision = "fast",
-        backend: Backend = "auto",
-        validate: bool = True,
-    ) -> None:
-        super().__init__()
-        self.temperature = checked_temperature(temperature)
-        self.gather_distributed = gather_distributed
-        self.precision, self.backend, _ = checked_how(precision, backend)
-        self.validate = validate
-
     def forward(self, z1: Tensor, z2: Tensor, *more: Tensor) -> Tensor:
         """The loss of two or more views' projections, each (k, d), row i of all from the same datum."""
-        named = {f"z{i}": z for i, z in enumerate((z1, z2, *more), start=1)}
-        how, temperature = How(self.precision, self.backend), scalar(self.temperature)
-        views, how = directions(named, how, self.gather_distributed, self.validate, temperature=temperature)
+        views, how, temperature = self.checked({f"z{i}": z for i, z in enumerate((z1, z2, *more), start=1)})
         views = to_sphere(views)
         source, target = ordered_pairs(views, views)
         log_sums = logsumexp(source, target, "cosine", 1 / temperature, exclude_diagonal=False, how=how, units=True)
         positives = ranks.gather((source * target).sum(dim=-1), how.shares)
         return log_sums.mean() - positives.mean() / temperature
-
-    def extra_repr(self) -> str:
-        """The settings, as the constructor takes them."""
-        return f"temperature={self.temperature}, gather_distributed={self.gather_distributed}"

@@ -1,16 +1,16 @@
 """InfoNCE against a memory bank: the loss of instance discrimination and of MoCo."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from entrec import checks
-from entrec.estimators.entropy import checked_how
-from entrec.losses.views import checked_temperature, cosines, directions, scalar
-from entrec.pairwise import Backend, How, Precision, ranks
+from entrec.losses.contrastive import Contrastive
+from entrec.losses.views import cosines
+from entrec.pairwise import Backend, Precision, ranks
 from entrec.pairwise.logsumexp import logsumexp
 
 
-class MemoryBankLoss(nn.Module):
+class MemoryBankLoss(Contrastive):
     r"""Each query finds its key among the rows of a bank (instance discrimination, Wu et al., 2018; MoCo, He et al., 2020).
 
     .. math:: \frac1k \sum_i \Big(\log \sum_j e^{\cos(q_i, n_j)/\tau} - \cos(q_i, k_i)/\tau\Big)
@@ -42,11 +42,7 @@ class MemoryBankLoss(nn.Module):
         backend: Backend = "auto",
         validate: bool = True,
     ) -> None:
-        super().__init__()
-        self.temperature = checked_temperature(temperature)
-        self.gather_distributed = gather_distributed
-        self.precision, self.backend, _ = checked_how(precision, backend)
-        self.validate = validate
+        super().__init__(temperature, gather_distributed, precision=precision, backend=backend, validate=validate)
 
     def forward(self, queries: Tensor, keys: Tensor, bank: Tensor, *, in_bank: bool = False) -> Tensor:
         """The mean loss of the queries.
@@ -58,8 +54,7 @@ class MemoryBankLoss(nn.Module):
             in_bank: the keys are rows of the bank, so that its rows alone are the alternatives.
         """
         named = {"queries": queries, "keys": keys.detach() if isinstance(keys, Tensor) else keys}
-        how, temperature = How(self.precision, self.backend), scalar(self.temperature)
-        views, how = directions(named, how, self.gather_distributed, self.validate, bank=bank, temperature=temperature)
+        views, how, temperature = self.checked(named, bank)
         (query, key), negatives = views, bank.detach()
         query, negatives = checks.same_dtype(query, negatives)
         log_sums = logsumexp(query, negatives, "cosine", 1 / temperature, False, how._replace(shares=None))
@@ -67,7 +62,3 @@ class MemoryBankLoss(nn.Module):
         if not in_bank:
             log_sums = torch.logaddexp(log_sums, positives)
         return ranks.gather(log_sums - positives, how.shares).mean()
-
-    def extra_repr(self) -> str:
-        """The settings, as the constructor takes them."""
-        return f"temperature={self.temperature}, gather_distributed={self.gather_distributed}"

@@ -1,15 +1,15 @@
 """The normalised-temperature cross entropy of SimCLR."""
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from entrec.estimators.entropy import checked_how
-from entrec.losses.views import checked_temperature, cosines, directions, scalar
-from entrec.pairwise import Backend, How, Precision, ranks
+from entrec.losses.contrastive import Contrastive
+from entrec.losses.views import cosines
+from entrec.pairwise import ranks
 from entrec.pairwise.logsumexp import mean_logsumexp
 from entrec.pairwise.ranks import Shares
 
 
-class NTXentLoss(nn.Module):
+class NTXentLoss(Contrastive):
     r"""SimCLR's loss: each of the 2k projections finds its other view among all 2k - 1 others (Chen et al., 2020).
 
     .. math:: \frac1{2k} \sum_i \Big(\log \sum_{j \ne i} e^{\cos(z_i, z_j)/\tau} - \cos(z_i, z_{i'})/\tau\Big)
@@ -28,33 +28,12 @@ class NTXentLoss(nn.Module):
         tensor(0.0003)
     """
 
-    def __init__(
-        self,
-        temperature: float | Tensor = 0.1,
-        gather_distributed: bool = False,
-        *,
-        precision: Precision = "fast",
-        backend: Backend = "auto",
-        validate: bool = True,
-    ) -> None:
-        super().__init__()
-        self.temperature = checked_temperature(temperature)
-        self.gather_distributed = gather_distributed
-        self.precision, self.backend, _ = checked_how(precision, backend)
-        self.validate = validate
-
     def forward(self, z1: Tensor, z2: Tensor) -> Tensor:
         """The loss of two views' projections, each (k, d), row i of both from the same datum."""
-        how = How(self.precision, self.backend)
-        named, temperature = {"z1": z1, "z2": z2}, scalar(self.temperature)
-        views, how = directions(named, how, self.gather_distributed, self.validate, temperature=temperature)
+        views, how, temperature = self.checked({"z1": z1, "z2": z2})
         positives = ranks.gather(cosines(views[0], views[1]), how.shares)
         points = views.flatten(0, 1)
         if how.shares is not None:
             how = how._replace(shares=Shares(tuple(2 * size for size in how.shares.sizes), how.shares.rank))
         mean = mean_logsumexp(points, 1 / temperature, exclude_diagonal=True, how=how)
         return mean - positives.mean() / temperature
-
-    def extra_repr(self) -> str:
-        """The settings, as the constructor takes them."""
-        return f"temperature={self.temperature}, gather_distributed={self.gather_distributed}"

@@ -49,11 +49,6 @@ def checked_temperature(temperature: float | Tensor) -> float | Tensor:
     return temperature
 
 
-def scalar(temperature: float | Tensor) -> float | Tensor:
-    """The temperature without dimensions, so that scalars stay scalar."""
-    return temperature.reshape(()) if isinstance(temperature, Tensor) else temperature
-
-
 def cosines(a: Tensor, b: Tensor) -> Tensor:
     """The cosine similarity of matching rows; (..., d), (..., d) -> (...)."""
     return (to_sphere(a) * to_sphere(b)).sum(dim=-1)

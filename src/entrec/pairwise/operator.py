@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from entrec.cards import launching_on
+from entrec.cards import is_transformed, launching_on
 from entrec.pairwise import tiled
 from entrec.pairwise.similarity import by_differences
 from entrec.pairwise.tiled import Gradients, Pairs, Weighing
@@ -54,14 +54,8 @@ def logsumexp(a: Tensor, b: Tensor | None, p: Tensor | None, spec: Spec) -> Tens
     """The l_i with their gradient; b is None where both sets are one."""
     if torch.compiler.is_compiling():
         return _as_tensor(_compiled(a, b, p, *spec))
-    return _as_tensor(_apply(_LogSumExp, a, b, p, spec))
-
-
-def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
-    """`function.apply` without its search for default arguments, which costs more than the kernels of a small batch."""
-    if torch._C._are_functorch_transforms_active():
-        return function.apply(*arguments)
-    return super(torch.autograd.Function, function).apply(*arguments)  # type: ignore[misc]
+    way = _TransformedLogSumExp if is_transformed(a) else _LogSumExp
+    return _as_tensor(way.apply(a, b, p, spec))
 
 
 def _as_tensor(x: Any) -> Tensor:
@@ -83,8 +77,9 @@ def fuses(a: Tensor, b: Tensor | None, spec: Spec) -> bool:
 
 def mean_logsumexp(z: Tensor, spec: Spec) -> Tensor:
     """The mean of the l_i of directions over the last dimension, where `fuses` holds, with as little left to do as can be."""
-    mean, _ = _apply(_MeanLogSumExp, z, spec)
-    return _as_tensor(mean)
+    if z.requires_grad and torch.is_grad_enabled():
+        return _as_tensor(_MeanLogSumExp.apply(z, spec))
+    return log_sums(z, z, None, spec, same=True).mean(dim=-1)
 
 
 def log_sums(a: Tensor, b: Tensor, p: Tensor | None, spec: Spec, same: bool, offset: int = 0) -> Tensor:
@@ -169,6 +164,24 @@ class _LogSumExp(torch.autograd.Function):
     """`log_sums` with `gradients` as its gradient."""
 
     @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor | None, p: Tensor | None, spec: Spec) -> Tensor:
+        sums = log_sums(a, a if b is None else b, p, spec, same=b is None)
+        ctx.save_for_backward(a, b, p, sums)
+        ctx.spec = spec
+        return sums
+
+    @staticmethod
+    def backward(ctx: Any, *gradient: Tensor) -> tuple[Tensor | None, ...]:
+        arguments: tuple[Any, ...] = (*gradient, *ctx.saved_tensors, ctx.spec, tuple(ctx.needs_input_grad[:3]))
+        if torch.is_grad_enabled():
+            return *_LogSumExpGradient.apply(*arguments), None
+        return *_all_gradients(*arguments), None
+
+
+class _TransformedLogSumExp(torch.autograd.Function):
+    """The same in the form that `torch.func` asks for, which costs a small batch more than its kernels."""
+
+    @staticmethod
     def forward(a: Tensor, b: Tensor | None, p: Tensor | None, spec: Spec) -> Tensor:
         return log_sums(a, a if b is None else b, p, spec, same=b is None)
 
@@ -177,12 +190,7 @@ class _LogSumExp(torch.autograd.Function):
         *tensors, ctx.spec = inputs
         ctx.save_for_backward(*tensors, output)
 
-    @staticmethod
-    def backward(ctx: Any, *gradient: Tensor) -> tuple[Tensor | None, ...]:
-        arguments: tuple[Any, ...] = (*gradient, *ctx.saved_tensors, ctx.spec, tuple(ctx.needs_input_grad[:3]))
-        if torch.is_grad_enabled():
-            return *_LogSumExpGradient.apply(*arguments), None
-        return *_all_gradients(*arguments), None
+    backward = _LogSumExp.backward
 
 
 class _LogSumExpGradient(torch.autograd.Function):
@@ -213,27 +221,15 @@ class _MeanLogSumExp(torch.autograd.Function):
     """A mean's gradient is known but for a factor, so it is taken along the way, before autograd's own thread has to."""
 
     @staticmethod
-    def forward(z: Tensor, spec: Spec) -> tuple[Tensor, Tensor | None]:
-        rows = kernels.problems(z)
+    def forward(ctx: Any, z: Tensor, spec: Spec) -> Tensor:
         with launching_on(z):
-            if not z.requires_grad:
-                sums = kernels.sphere.log_sums(rows, spec.scale, spec.exclude_diagonal)
-                return sums.mean(dim=-1).reshape(z.shape[:-2]), None
-            mean, gradient = kernels.sphere.mean_and_gradient(rows, spec.scale, spec.exclude_diagonal)
-        return mean.reshape(z.shape[:-2]), gradient.reshape(z.shape)
+            mean, gradient = kernels.sphere.mean_and_gradient(kernels.problems(z), spec.scale, spec.exclude_diagonal)
+        ctx.save_for_backward(gradient.view(z.shape))
+        return mean.view(z.shape[:-2])
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor | None]) -> None:
-        ctx.set_materialize_grads(False)
-        if output[1] is not None:
-            ctx.mark_non_differentiable(output[1])
-            ctx.save_for_backward(output[1])
-
-    @staticmethod
-    def backward(ctx: Any, *gradient: Tensor | None) -> tuple[Tensor | None, None]:
-        if gradient[0] is None:
-            return None, None
-        return _scaled(gradient[0], *ctx.saved_tensors), None
+    def backward(ctx: Any, *gradient: Tensor) -> tuple[Tensor, None]:
+        return _scaled(*gradient, *ctx.saved_tensors), None
 
 
 def _scaled(factor: Tensor, gradient: Tensor) -> Tensor:

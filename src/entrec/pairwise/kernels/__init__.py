@@ -44,7 +44,7 @@ def gradients(
 
 def problems(x: Tensor) -> Tensor:
     """Leading dimensions as one."""
-    return x.reshape(-1, *x.shape[-2:]).contiguous()
+    return (x if x.ndim == 3 else x.reshape(-1, *x.shape[-2:])).contiguous()
 
 
 def _weighing(x: Weighing | None) -> Weighing | None:
