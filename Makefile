@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 OUT ?= runs/convergence
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo format check test test-all paper clean
+.PHONY: help setup demo format check test test-all bench paper clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -29,6 +29,9 @@ test: $(VENV)/.test  ## Run the test suite (2 processes where ranks matter; no G
 
 test-all: $(VENV)/.test  ## Run every test: the slow ones, 4 processes, and the GPU's where there is one
 	$(BIN)/pytest
+
+bench: $(VENV)/.bench  ## Time the losses against dense PyTorch and lightly, on the GPU or CPU at hand
+	$(BIN)/entrec bench loss
 
 paper: $(VENV)/.paper  ## Make results/convergence again in full (about twenty minutes)
 	$(BIN)/entrec paper convergence --overwrite --out results/convergence

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from entrec.cards import is_transformed, launching_on
+from entrec.cards import has_large_blocks, is_transformed, launching_on
 from entrec.pairwise import tiled
 from entrec.pairwise.similarity import by_differences
 from entrec.pairwise.tiled import Gradients, Pairs, Weighing
@@ -31,7 +31,11 @@ Backend = Literal["auto", "dense", "tiled", "triton"]
 
 # Pairs in a tile: on a CPU so many that a tile stays in the cache, elsewhere enough to fill the device.
 _TILE = {"cpu": 2**18}
-_TILE_ELSEWHERE = 2**26
+_TILE_ELSEWHERE = 2**22
+# Squared distances in more dimensions than this are left to float64 products where a card is good at those: an H200 takes as
+# long for both at d = 25, and a quarter of the time by products at d = 128.
+_WIDE_DISTANCES = 25
+_WIDE_PRODUCTS = 2048  # and the kernels make products of wide rows again for each part of them: at 4096 that is twice as slow
 
 
 class Spec(NamedTuple):
@@ -91,7 +95,7 @@ def log_sums(a: Tensor, b: Tensor, p: Tensor | None, spec: Spec, same: bool, off
     if by_triton(a, p, spec):
         with launching_on(a):
             return kernels.log_sums(a, b, pairs, spec.precision == "ieee")
-    with _plain(a, spec):
+    with _plain(a):
         return tiled.log_sums(a, b, pairs, _edge(a, b, pairs, spec))
 
 
@@ -111,7 +115,7 @@ def gradients(
     if by_triton(a, p, spec):
         with launching_on(a):
             return kernels.gradients(a, b, pairs, rows, columns, wanted[:2], spec.precision == "ieee")
-    with _plain(a, spec):
+    with _plain(a):
         return tiled.gradients(a, b, pairs, rows, columns, wanted, _edge(a, b, pairs, spec))
 
 
@@ -130,7 +134,13 @@ def by_triton(a: Tensor, p: Tensor | None, spec: Spec) -> bool:
         missing = "an exponent that is a number, got a tensor"
     if missing and spec.backend == "triton":
         raise ValueError(f"backend='triton' needs {missing}; backend='auto' chooses another where it must")
-    return missing is None
+    return missing is None and (spec.backend == "triton" or not _better_tiled(a, spec))
+
+
+def _better_tiled(a: Tensor, spec: Spec) -> bool:
+    if spec.similarity == "sqeuclidean":
+        return a.shape[-1] > _WIDE_DISTANCES and has_large_blocks(a)
+    return spec.similarity == "dot" and a.shape[-1] > _WIDE_PRODUCTS
 
 
 def _pairs(p: Tensor | None, spec: Spec, same: bool, offset: int) -> Pairs:
@@ -147,17 +157,20 @@ def _edge(a: Tensor, b: Tensor, pairs: Pairs, spec: Spec) -> int | None:
 
 
 @contextlib.contextmanager
-def _plain(a: Tensor, spec: Spec) -> Iterator[None]:
-    """Neither autocast nor, where full precision is asked for, TF32 may narrow the products."""
-    tf32 = a.is_cuda and spec.precision == "ieee" and torch.backends.cuda.matmul.allow_tf32
+def _plain(a: Tensor) -> Iterator[None]:
+    """Neither autocast nor TF32, whose gradient would be off by more than "fast" allows, may narrow the products."""
     with torch.autocast(device_type=a.device.type, enabled=False):
-        if tf32:
-            torch.backends.cuda.matmul.allow_tf32 = False
+        if not a.is_cuda:
+            yield
+            return
+        products: Any = torch.backends.cuda.matmul
+        setting, full = ("fp32_precision", "ieee") if hasattr(products, "fp32_precision") else ("allow_tf32", False)
+        before = getattr(products, setting)
+        setattr(products, setting, full)
         try:
             yield
         finally:
-            if tf32:
-                torch.backends.cuda.matmul.allow_tf32 = True
+            setattr(products, setting, before)
 
 
 class _LogSumExp(torch.autograd.Function):

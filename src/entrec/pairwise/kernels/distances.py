@@ -12,7 +12,7 @@ from torch import Tensor
 from entrec.pairwise.tiled import Gradients, Pairs, Weighing
 
 LOG2E = tl.constexpr(1.4426950408889634)
-_BLOCK = 64
+_PROGRAMS = 512  # that keep a large card busy
 
 
 @triton.jit
@@ -43,9 +43,9 @@ def _slope(x, p, KIND: tl.constexpr):
 
 
 @triton.jit
-def _similarities(x, y, rows, columns, k, m, d, p, scale, KIND: tl.constexpr, BLOCK: tl.constexpr):
+def _similarities(x, y, rows, columns, k, m, d, p, scale, KIND: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """-scale sum |x-y|^p of a block of pairs."""
-    s = tl.zeros([BLOCK, BLOCK], tl.float32)
+    s = tl.zeros([ROWS, COLUMNS], tl.float32)
     for _ in range(d):
         a = tl.load(x + rows, mask=rows < k, other=0.0)
         b = tl.load(y + columns, mask=columns < m, other=0.0)
@@ -56,17 +56,19 @@ def _similarities(x, y, rows, columns, k, m, d, p, scale, KIND: tl.constexpr, BL
 
 
 @triton.jit(do_not_specialize=["k", "m", "d", "offset"])
-def _log_sums(x, y, out, k, m, d, p, scale, offset, EXCLUDE: tl.constexpr, KIND: tl.constexpr, BLOCK: tl.constexpr):
+def _log_sums(
+    x, y, out, k, m, d, p, scale, offset, EXCLUDE: tl.constexpr, KIND: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):
     """Rows of log sum_j exp, by a running maximum of the exponents."""
     problem = tl.program_id(1).to(tl.int64)
-    rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     x += problem * k * d
     y += problem * m * d
-    top = tl.full([BLOCK], float("-inf"), tl.float32)
-    total = tl.zeros([BLOCK], tl.float32)
-    for start in range(0, m, BLOCK):
-        columns = start + tl.arange(0, BLOCK)
-        s = _similarities(x, y, rows, columns, k, m, d, p, scale, KIND, BLOCK)
+    top = tl.full([ROWS], float("-inf"), tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    for start in range(0, m, COLUMNS):
+        columns = start + tl.arange(0, COLUMNS)
+        s = _similarities(x, y, rows, columns, k, m, d, p, scale, KIND, ROWS, COLUMNS)
         outside = columns[None, :] >= m
         if EXCLUDE:
             outside |= rows[:, None] + offset == columns[None, :]
@@ -97,21 +99,22 @@ def _gradient(
     BY_COLUMN: tl.constexpr,
     EXCLUDE: tl.constexpr,
     KIND: tl.constexpr,
-    BLOCK: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
 ):
     """sum_j W_ij ds_ij/dx_i, with W_ij = g_i exp(s_ij - l_i) [by row] + g_j exp(s_ij - l_j) [by column]."""
     problem = tl.program_id(1).to(tl.int64)
-    rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     x += problem * k * d
     y += problem * m * d
     out += problem * k * d
     if BY_ROW:
         row_sum = tl.load(row_sums + problem * k + rows, mask=rows < k, other=0.0)
         row_weight = tl.load(row_gradient + problem * k + rows, mask=rows < k, other=0.0)
-    for start in range(0, m, BLOCK):
-        columns = start + tl.arange(0, BLOCK)
-        s = _similarities(x, y, rows, columns, k, m, d, p, scale, KIND, BLOCK)
-        w = tl.zeros([BLOCK, BLOCK], tl.float32)
+    for start in range(0, m, COLUMNS):
+        columns = start + tl.arange(0, COLUMNS)
+        s = _similarities(x, y, rows, columns, k, m, d, p, scale, KIND, ROWS, COLUMNS)
+        w = tl.zeros([ROWS, COLUMNS], tl.float32)
         if BY_ROW:
             w += tl.exp2((s - row_sum[:, None]) * LOG2E) * row_weight[:, None]
         if BY_COLUMN:
@@ -137,9 +140,10 @@ def log_sums(a: Tensor, b: Tensor, p: float, pairs: Pairs) -> Tensor:
     y = x if a is b else b.mT.contiguous()
     (problems, k, d), m = a.shape, b.shape[1]
     out = torch.empty((problems, k), dtype=torch.float32, device=a.device)
-    _log_sums[triton.cdiv(k, _BLOCK), problems](
+    rows, columns = _block(k, problems)
+    _log_sums[triton.cdiv(k, rows), problems](
         x, y, out, k, m, d, p, pairs.scale, pairs.offset,
-        EXCLUDE=pairs.exclude_diagonal, KIND=_kind(p), BLOCK=_BLOCK, num_warps=4,
+        EXCLUDE=pairs.exclude_diagonal, KIND=_kind(p), ROWS=rows, COLUMNS=columns, num_warps=4,
     )  # fmt: skip
     return out
 
@@ -159,12 +163,21 @@ def _pull(x: Tensor, y: Tensor, p: float, rows: Weighing | None, columns: Weighi
     """What the columns y add to the gradient of the rows x; both (problems, d, k)."""
     (problems, d, k), m = x.shape, y.shape[2]
     out = torch.zeros_like(x)
-    _gradient[triton.cdiv(k, _BLOCK), problems](
+    height, breadth = _block(k, problems)
+    _gradient[triton.cdiv(k, height), problems](
         x, y, *(rows or (x, x)), *(columns or (x, x)), out, k, m, d, p, pairs.scale, offset,
         BY_ROW=rows is not None, BY_COLUMN=columns is not None, EXCLUDE=pairs.exclude_diagonal,
-        KIND=_kind(p), BLOCK=_BLOCK, num_warps=4,
+        KIND=_kind(p), ROWS=height, COLUMNS=breadth, num_warps=4,
     )  # fmt: skip
     return out.mT.contiguous()
+
+
+def _block(k: int, problems: int) -> tuple[int, int]:
+    """Rows and columns of a tile of 4096 pairs: fewer rows where there would be too few programs."""
+    rows = 64
+    while rows > 16 and triton.cdiv(k, rows) * problems < _PROGRAMS:
+        rows //= 2
+    return rows, 4096 // rows
 
 
 def _kind(p: float) -> int:
