@@ -11,6 +11,7 @@ from entrec import VonMisesFisher, device_checks, kde_entropy, pairwise_logsumex
 from entrec.checks import Fault
 from entrec.losses import NTXentLoss
 from entrec.pairwise import Precision, Similarity
+from entrec.pairwise.cosines import cosines
 
 SIZES = [(1, 1, 1), (2, 2, 3), (66, 66, 6), (5, 70, 9)]
 SIMILARITIES: list[Similarity] = ["dot", "cosine", "sqeuclidean", "l1", ("lp", 1.5)]
@@ -109,3 +110,28 @@ def test_one_look_finds_what_is_wrong(dtype: torch.dtype) -> None:
             flag = torch.zeros((), dtype=torch.int32)
             device_checks.look(x, flag, directions)
             assert int(flag) == (fault if directions or fault != Fault.ZERO_VECTOR else 0)
+
+
+@pytest.mark.parametrize(("k", "d"), [(1, 2), (70, 3), (5, 1100)])
+def test_cosines_of_matching_rows(k: int, d: int) -> None:
+    torch.manual_seed(0)
+    g = torch.randn(2, k)
+    a, b = (torch.randn(2, k, d) * size for size in (1e15, 1e-15))
+    a, b = a.requires_grad_(), b.requires_grad_()
+    wide_a, wide_b = (x.detach().double().requires_grad_() for x in (a, b))
+    found, truth = cosines(a, b), cosines(wide_a, wide_b)
+    torch.testing.assert_close(found.double(), truth, rtol=1e-5, atol=1e-6)
+    exact = torch.autograd.grad(truth, (wide_a, wide_b), g.double())
+    for create_graph in (False, True):
+        by_kernel = torch.autograd.grad(found, (a, b), g, retain_graph=True, create_graph=create_graph)
+        for x, y in zip(by_kernel, exact, strict=True):
+            assert ((x.double() - y).norm(dim=-1) <= 1e-5 * y.norm(dim=-1).max()).all()
+    by_kernel[0].sum().backward()  # a second time, by plain steps
+
+
+def test_the_cosine_of_a_zero_row_is_zero_and_so_is_its_gradient() -> None:
+    a = torch.tensor([[0.0, 0.0], [3.0, 4.0]], requires_grad=True)
+    value = cosines(a, torch.tensor([[1.0, 0.0], [1.0, 0.0]]))
+    torch.testing.assert_close(value.detach(), torch.tensor([0.0, 0.6]))
+    (gradient,) = torch.autograd.grad(value.sum(), a)
+    torch.testing.assert_close(gradient, torch.tensor([[0.0, 0.0], [0.128, -0.096]]))

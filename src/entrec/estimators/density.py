@@ -11,8 +11,9 @@ from torch import Tensor
 
 from entrec import checks
 from entrec.pairwise import AS_USUAL, How, Similarity, ranks
+from entrec.pairwise.cosines import cosines
 from entrec.pairwise.logsumexp import logsumexp
-from entrec.pairwise.similarity import similarity_of_difference, to_sphere
+from entrec.pairwise.similarity import similarity_of_difference
 
 Parameter = float | Tensor
 
@@ -46,7 +47,7 @@ class Density(Protocol):
 def log_kernel(density: Density, z: Tensor, given: Tensor) -> Tensor:
     """Log q(z_i | given_i) without its constant, for matching rows, unchecked; (..., d), (..., d) -> (...)."""
     if density.on_sphere:
-        return density.factor * (to_sphere(z) * to_sphere(given)).sum(dim=-1)
+        return density.factor * cosines(z, given)
     return density.factor * similarity_of_difference((z - given) / density.unit, density.similarity)
 
 

@@ -87,7 +87,8 @@ def er_objective(
         return stacks
 
     (student, teacher, sources), how = checked_across_ranks(check, how, _first(views), gather_distributed, least)
-    source, target = ordered_pairs(sources, teacher)
+    # Without a teacher or a predictor both orders of a pair have the same density: each similarity is symmetric.
+    source, target = pairs_of_views(sources, teacher, ordered=targets is not None or predictions is not None)
     dim = student.shape[-1]
     log_c, kernel_log_c = density.log_normalizer(dim), kernel.log_normalizer(dim)
     entropy = unnormalised_entropy(student, kernel, estimator, leave_one_out, how).mean()
@@ -146,7 +147,7 @@ def discrete_er_objective(
         check_chunks(student.shape[1] if shares is None else shares.total, chunks)
     log_student = torch.log_softmax(student / temperature, dim=-1)
     log_source = log_student if predictions is None else torch.log_softmax(sources / temperature, dim=-1)
-    source, target = ordered_pairs(log_source, log_student.exp() if targets is None else teacher)
+    source, target = pairs_of_views(log_source, log_student.exp() if targets is None else teacher)
     entropy = discrete_entropy_from_log_probs(log_student, chunks, shares).mean()
     rec = ranks.gather(expected_log_prob(target, source), shares).mean()
     return ERObjective(-(entropy + weight * rec), entropy, rec)
@@ -203,7 +204,11 @@ def stack_views(
     return torch.stack(checks.same_dtype(*views))
 
 
-def ordered_pairs(sources: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Every (source, target) of different views, stacked to two tensors of shape (pairs, k, d)."""
-    pairs = [(s, t) for t in range(len(targets)) for s in range(len(sources)) if s != t]
-    return torch.stack([sources[s] for s, _ in pairs]), torch.stack([targets[t] for _, t in pairs])
+def pairs_of_views(sources: Tensor, targets: Tensor, ordered: bool = True) -> tuple[Tensor, Tensor]:
+    """Every (source, target) of different views, or each pair once, stacked to two tensors of shape (pairs, k, d)."""
+    from_views, to_views = sources.unbind(), targets.unbind()
+    pairs = [(s, t) for t in range(len(to_views)) for s in range(len(from_views)) if s != t and (ordered or s < t)]
+    if len(pairs) == 1:
+        ((s, t),) = pairs
+        return from_views[s].unsqueeze(0), to_views[t].unsqueeze(0)
+    return torch.stack([from_views[s] for s, _ in pairs]), torch.stack([to_views[t] for _, t in pairs])

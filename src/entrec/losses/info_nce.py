@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from entrec.estimators.objective import ordered_pairs
+from entrec.estimators.objective import pairs_of_views
 from entrec.losses.contrastive import Contrastive
 from entrec.pairwise import ranks
 from entrec.pairwise.logsumexp import logsumexp
@@ -36,7 +36,7 @@ class InfoNCELoss(Contrastive):
         """The loss of two or more views' projections, each (k, d), row i of all from the same datum."""
         views, how, temperature = self.checked({f"z{i}": z for i, z in enumerate((z1, z2, *more), start=1)})
         views = to_sphere(views)
-        source, target = ordered_pairs(views, views)
+        source, target = pairs_of_views(views, views)
         log_sums = logsumexp(source, target, "cosine", 1 / temperature, exclude_diagonal=False, how=how, units=True)
         positives = ranks.gather((source * target).sum(dim=-1), how.shares)
         return log_sums.mean() - positives.mean() / temperature

@@ -5,8 +5,8 @@ from torch import Tensor
 
 from entrec import checks
 from entrec.losses.contrastive import Contrastive
-from entrec.losses.views import cosines
 from entrec.pairwise import Backend, Precision, ranks
+from entrec.pairwise.cosines import cosines
 from entrec.pairwise.logsumexp import logsumexp
 
 

@@ -3,8 +3,8 @@
 from torch import Tensor
 
 from entrec.losses.contrastive import Contrastive
-from entrec.losses.views import cosines
 from entrec.pairwise import ranks
+from entrec.pairwise.cosines import cosines
 from entrec.pairwise.logsumexp import mean_logsumexp
 from entrec.pairwise.ranks import Shares
 

@@ -6,7 +6,6 @@ from entrec import checks
 from entrec.estimators.entropy import checked_across_ranks
 from entrec.estimators.objective import stack_views
 from entrec.pairwise import How
-from entrec.pairwise.similarity import to_sphere
 
 
 def directions(
@@ -47,8 +46,3 @@ def checked_temperature(temperature: float | Tensor) -> float | Tensor:
     """A positive number, or a tensor of one element that may be learnt."""
     checks.single("temperature", checks.positive("temperature", temperature))
     return temperature
-
-
-def cosines(a: Tensor, b: Tensor) -> Tensor:
-    """The cosine similarity of matching rows; (..., d), (..., d) -> (...)."""
-    return (to_sphere(a) * to_sphere(b)).sum(dim=-1)

@@ -18,7 +18,7 @@ from entrec.pairwise.similarity import by_differences
 from entrec.pairwise.tiled import Gradients, Pairs, Weighing
 
 try:
-    from entrec.pairwise import kernels
+    from entrec.pairwise import kernels as kernels
 except ImportError:  # Triton comes with PyTorch for CUDA only
     kernels = None  # type: ignore[assignment]
 

@@ -4,11 +4,11 @@ import os
 
 from torch import Tensor
 
-from entrec.pairwise.kernels import distances, dots, sphere
+from entrec.pairwise.kernels import distances, dots, rows, sphere
 from entrec.pairwise.similarity import exponent
 from entrec.pairwise.tiled import Gradients, Pairs, Weighing
 
-__all__ = ["INTERPRETED", "gradients", "log_sums", "problems", "sphere"]
+__all__ = ["INTERPRETED", "gradients", "log_sums", "problems", "rows", "sphere"]
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
