@@ -29,11 +29,11 @@ def title(benchmark: Benchmark) -> str:
 def table(benchmark: Benchmark) -> Table:
     """One line per contestant, a block per size."""
     on_cuda, ours = _on_cuda(benchmark), {(row.k, row.d): row.ms for row in benchmark.rows if row.contestant == OURS}
-    rows = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    rows = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     rows.add_column("k", justify="right")
     rows.add_column("d", justify="right")
-    rows.add_column("")
-    for name in ("ms", *(["in a row\nms"] if on_cuda else []), "x ours", "peak\nMB", "gradient\nerror", "of\nproducts"):
+    rows.add_column("", no_wrap=True)
+    for name in ("ms", *(["in a\nrow ms"] if on_cuda else []), "x ours", "peak\nMB", "gradient\nerror", "of\nproducts"):
         rows.add_column(name, justify="right")
     for i, row in enumerate(benchmark.rows):
         last = i + 1 == len(benchmark.rows) or (row.k, row.d) != (benchmark.rows[i + 1].k, benchmark.rows[i + 1].d)
