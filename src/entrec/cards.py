@@ -21,14 +21,19 @@ def is_transformed(x: Tensor) -> bool:
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(x))
 
 
+def runs_kernels(x: Tensor) -> bool:
+    """Whether the points lie on a card that the kernels are made for: NVIDIA's, from Ampere on."""
+    return x.is_cuda and torch.version.hip is None and _capability(x.device.index) >= (8, 0)
+
+
 def is_hopper(x: Tensor) -> bool:
     """Whether the points lie on a Hopper card, whose own instructions the Gluon kernels are written for."""
-    return x.is_cuda and _capability(x.device.index)[0] == 9
+    return runs_kernels(x) and _capability(x.device.index)[0] == 9
 
 
 def has_large_blocks(x: Tensor) -> bool:
     """Whether a program may use more than the 99 KB of shared memory that every card since Ampere has: data-centre cards."""
-    return x.is_cuda and _capability(x.device.index) in {(8, 0), (8, 7), (9, 0), (10, 0), (10, 3), (11, 0)}
+    return runs_kernels(x) and _capability(x.device.index) in {(8, 0), (8, 7), (9, 0), (10, 0), (10, 3), (11, 0)}
 
 
 @functools.cache

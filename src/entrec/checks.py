@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 
-from entrec.cards import is_transformed
+from entrec.cards import is_transformed, runs_kernels
 
 try:
     from entrec import device_checks
@@ -133,7 +133,7 @@ class ValueChecks:
         self._add(x, True, [_finite(name, x), _nonzero(name, x)])
 
     def _add(self, x: Tensor, directions: bool, steps: list["_Check"]) -> None:
-        if device_checks is not None and x.is_cuda and not torch.compiler.is_compiling() and not is_transformed(x):
+        if device_checks is not None and runs_kernels(x) and not torch.compiler.is_compiling() and not is_transformed(x):
             self._fused.append((x, directions, steps))
         else:
             self._checks += steps

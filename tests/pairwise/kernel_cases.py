@@ -3,13 +3,15 @@
 Run by test_kernels.py with TRITON_INTERPRET=1, so that a machine without a GPU checks them too.
 """
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
 
 from entrec import VonMisesFisher, device_checks, kde_entropy, pairwise_logsumexp
 from entrec.checks import Fault
-from entrec.losses import NTXentLoss
+from entrec.losses import ERLoss, NTXentLoss
 from entrec.pairwise import Precision, Similarity
 from entrec.pairwise.cosines import cosines
 
@@ -135,3 +137,27 @@ def test_the_cosine_of_a_zero_row_is_zero_and_so_is_its_gradient() -> None:
     torch.testing.assert_close(value.detach(), torch.tensor([0.0, 0.6]))
     (gradient,) = torch.autograd.grad(value.sum(), a)
     torch.testing.assert_close(gradient, torch.tensor([[0.0, 0.0], [0.128, -0.096]]))
+
+
+@pytest.mark.parametrize(
+    "loss", [NTXentLoss(0.2, backend="triton"), ERLoss(VonMisesFisher(5.0), estimator="joe", backend="triton")]
+)
+def test_the_fused_kernels_are_not_differentiated_twice_in_silence(loss: Callable[..., Tensor]) -> None:
+    z1, z2 = torch.randn(2, 6, 3).requires_grad_().unbind()
+    (gradient,) = torch.autograd.grad(loss(z1, z2), z1, create_graph=True)
+    with pytest.raises(RuntimeError, match="second derivative"):
+        gradient.square().sum().backward()
+
+
+@pytest.mark.parametrize("similarity", ["dot", "cosine", "l1"])
+def test_the_operator_keeps_what_it_promises_the_compiler(similarity: str) -> None:
+    points = torch.randn(3, 9).T.requires_grad_()
+    others = torch.randn(3, 9).T.requires_grad_()
+    for b in (None, others) if similarity != "cosine" else (None,):
+        arguments = (points, b, None, similarity, 1.0, 0.5, False, False, similarity == "cosine", "fast", "triton")
+        torch.library.opcheck(torch.ops.entrec.pairwise_logsumexp, arguments, test_utils=("test_schema", "test_faketensor"))
+        value = torch.compile(
+            lambda x, y: pairwise_logsumexp(x, y, similarity, 0.5, backend="triton", validate=False),  # type: ignore[arg-type]
+            backend="aot_eager",
+        )(points, points if b is None else b)
+        torch.autograd.grad(value.sum(), points)

@@ -487,6 +487,10 @@ def test_gradcheck_in_float64_over_several_tiles(
 def test_a_second_derivative_is_refused_in_words(case: Case, similarity: Similarity, one_set: bool) -> None:
     a, b = (torch.randn(20, 8, device=case.device, requires_grad=True) for _ in range(2))
     value = pairwise_logsumexp(a, a if one_set else b, similarity, 0.5, **case.how)
+    for loss in (value.square().sum(), value.mean()):  # whose incoming gradient depends on the points, or does not
+        (gradient,) = torch.autograd.grad(loss, a, create_graph=True, retain_graph=True)
+        with pytest.raises(RuntimeError, match="second derivative"):
+            gradient.sum().backward(retain_graph=True)
     (gradient,) = torch.autograd.grad(value.square().sum(), a, create_graph=True)
     with pytest.raises(RuntimeError, match="second derivative"):
         gradient.square().sum().backward()

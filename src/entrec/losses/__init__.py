@@ -9,7 +9,8 @@ Several processes have two ways, and both are exact:
   the number of ranks times its own rows' share, so that the mean over ranks that DistributedDataParallel takes is the
   gradient that one process would find on the whole batch. Ranks may hold different numbers of rows: each row counts the
   same. The encoder must act on each sample alone for the equality to hold; BatchNorm does not, so convert it
-  (`torch.nn.SyncBatchNorm.convert_sync_batchnorm`). A call that gathers waits for the other ranks, and for the device once.
+  (`torch.nn.SyncBatchNorm.convert_sync_batchnorm`). All ranks of the default group must call it, with the same settings. A
+  call that gathers waits for the other ranks, and for the device once, and torch.compile breaks its graph there.
 - `gather_distributed=False`: each rank takes the loss of its own rows, and DistributedDataParallel's mean makes that the
   average of one estimate per replica, the paper's other choice (with its larger bias at small batches).
 """

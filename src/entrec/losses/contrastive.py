@@ -1,5 +1,7 @@
 """What NT-Xent, InfoNCE and the memory bank's loss have in common: a temperature, and how their pairs are summed."""
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from entrec.estimators.entropy import checked_how
@@ -25,11 +27,11 @@ class Contrastive(nn.Module):
         self.precision, self.backend, _ = checked_how(precision, backend)
         self.validate = validate
 
-    def checked(self, views: dict[str, Tensor], bank: Tensor | None = None) -> tuple[Tensor, How, float | Tensor]:
+    def checked(self, views: dict[str, Tensor], **bank: Any) -> tuple[Tensor, How, float | Tensor]:
         """The views as one tensor (V, k, d), how to sum, and the temperature as a scalar."""
         temperature = self.temperature.reshape(()) if isinstance(self.temperature, Tensor) else self.temperature
         how = How(self.precision, self.backend)
-        stacked, how = directions(views, how, self.gather_distributed, self.validate, bank=bank, temperature=temperature)
+        stacked, how = directions(views, how, self.gather_distributed, self.validate, temperature=temperature, **bank)
         return stacked, how, temperature
 
     def extra_repr(self) -> str:

@@ -54,7 +54,7 @@ class MemoryBankLoss(Contrastive):
             in_bank: the keys are rows of the bank, so that its rows alone are the alternatives.
         """
         named = {"queries": queries, "keys": keys.detach() if isinstance(keys, Tensor) else keys}
-        views, how, temperature = self.checked(named, bank)
+        views, how, temperature = self.checked(named, bank=bank)
         (query, key), negatives = views, bank.detach()
         query, negatives = checks.same_dtype(query, negatives)
         log_sums = logsumexp(query, negatives, "cosine", 1 / temperature, False, how._replace(shares=None))

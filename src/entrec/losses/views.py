@@ -1,11 +1,15 @@
 """What the losses on the sphere do before they begin: look at their views, and at the other ranks."""
 
+from typing import Any
+
 from torch import Tensor
 
 from entrec import checks
 from entrec.estimators.entropy import checked_across_ranks
 from entrec.estimators.objective import stack_views
 from entrec.pairwise import How
+
+_NO_BANK = object()
 
 
 def directions(
@@ -14,7 +18,7 @@ def directions(
     gather_distributed: bool,
     validate: bool,
     least_rows: int = 1,
-    bank: Tensor | None = None,
+    bank: Any = _NO_BANK,
     temperature: float | Tensor = 1.0,
 ) -> tuple[Tensor, How]:
     """Views by name, checked and stacked to (V, k, d) in float32 or better, and the ranks' shares in `how`.
@@ -25,7 +29,7 @@ def directions(
     def check() -> tuple[Tensor, ...]:
         stacked = stack_views(list(views), list(views.values()), 1 if gather_distributed else least_rows)
         everything = dict(views)
-        if bank is not None:
+        if bank is not _NO_BANK:
             checks.batch("bank", bank)
             checks.alike(next(iter(views)), stacked[0], "bank", bank, rows=False)
             everything["bank"] = bank

@@ -5,14 +5,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from entrec.cards import is_transformed, launching_on
+from entrec.cards import is_transformed, launching_on, runs_kernels
 from entrec.pairwise.operator import kernels
 from entrec.pairwise.similarity import to_sphere
 
 
 def cosines(a: Tensor, b: Tensor) -> Tensor:
     """Of matching rows of one dtype, unchecked; (..., d), (..., d) -> (...)."""
-    if kernels is None or not (a.is_cuda or kernels.INTERPRETED) or a.dtype != torch.float32:
+    if kernels is None or not (kernels.INTERPRETED or runs_kernels(a)) or a.dtype != torch.float32:
         return _plainly(a, b)
     if torch.compiler.is_compiling() or is_transformed(a) or is_transformed(b):
         return _plainly(a, b)

@@ -6,13 +6,13 @@ to which it is one opaque node with a gradient.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from entrec.cards import has_large_blocks, is_transformed, launching_on
+from entrec.cards import has_large_blocks, is_transformed, launching_on, runs_kernels
 from entrec.pairwise import tiled
 from entrec.pairwise.similarity import by_differences
 from entrec.pairwise.tiled import Gradients, Pairs, Weighing
@@ -128,6 +128,10 @@ def by_triton(a: Tensor, p: Tensor | None, spec: Spec) -> bool:
         missing = "Triton, which is not installed"
     elif not (a.is_cuda or kernels.INTERPRETED):
         missing = f"tensors on a CUDA device, got {a.device}"
+    elif a.is_cuda and not runs_kernels(a):
+        missing = "an NVIDIA card of compute capability 8.0 (Ampere) or higher"
+    elif a.numel() >= 2**31 or a[..., 0, 0].numel() >= 2**16:
+        missing = f"fewer than 2^31 numbers and 2^16 problems, got shape {tuple(a.shape)}"
     elif a.dtype != torch.float32:
         missing = f"inputs of at most float32, got {a.dtype}"
     elif p is not None:
@@ -186,9 +190,7 @@ class _LogSumExp(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradient: Tensor) -> tuple[Tensor | None, ...]:
         arguments: tuple[Any, ...] = (*gradient, *ctx.saved_tensors, ctx.spec, tuple(ctx.needs_input_grad[:3]))
-        if torch.is_grad_enabled():
-            return *_LogSumExpGradient.apply(*arguments), None
-        return *_all_gradients(*arguments), None
+        return *(_RefusedTwice.apply if torch.is_grad_enabled() else _all_gradients)(*arguments), None
 
 
 class _TransformedLogSumExp(torch.autograd.Function):
@@ -206,8 +208,8 @@ class _TransformedLogSumExp(torch.autograd.Function):
     backward = _LogSumExp.backward
 
 
-class _LogSumExpGradient(torch.autograd.Function):
-    """The gradient as a function of its own, so that differentiating it again can be refused in words."""
+class _RefusedTwice(torch.autograd.Function):
+    """The gradient as a function of its own, so that differentiating it again is refused in words."""
 
     @staticmethod
     def forward(
@@ -230,6 +232,25 @@ class _LogSumExpGradient(torch.autograd.Function):
         raise RuntimeError(_NO_SECOND)
 
 
+def only_once(gradients: Iterable[Tensor | None], *sources: Tensor | None) -> tuple[Tensor | None, ...]:
+    """The same for gradients that have been made already, unrecorded, from these sources."""
+    if not torch.is_grad_enabled():
+        return tuple(gradients)
+    return tuple(None if x is None else _as_tensor(_Once.apply(x, *sources)) for x in gradients)
+
+
+class _Once(torch.autograd.Function):
+    """Nothing, but for a place in the graph."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, *sources: Tensor | None) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradient: Tensor) -> tuple[Tensor | None, ...]:
+        raise RuntimeError(_NO_SECOND)
+
+
 class _MeanLogSumExp(torch.autograd.Function):
     """A mean's gradient is known but for a factor, so it is taken along the way, before autograd's own thread has to."""
 
@@ -237,32 +258,15 @@ class _MeanLogSumExp(torch.autograd.Function):
     def forward(ctx: Any, z: Tensor, spec: Spec) -> Tensor:
         with launching_on(z):
             mean, gradient = kernels.sphere.mean_and_gradient(kernels.problems(z), spec.scale, spec.exclude_diagonal)
-        ctx.save_for_backward(gradient.view(z.shape))
+        ctx.save_for_backward(z, gradient.view(z.shape))
         return mean.view(z.shape[:-2])
 
     @staticmethod
-    def backward(ctx: Any, *gradient: Tensor) -> tuple[Tensor, None]:
-        return _scaled(*gradient, *ctx.saved_tensors), None
-
-
-def _scaled(factor: Tensor, gradient: Tensor) -> Tensor:
-    return _as_tensor(_Scaled.apply(factor, gradient)) if torch.is_grad_enabled() else factor[..., None, None] * gradient
-
-
-class _Scaled(torch.autograd.Function):
-    """The last step of a mean's gradient, which refuses to be differentiated again."""
-
-    @staticmethod
-    def forward(factor: Tensor, gradient: Tensor) -> Tensor:
-        return factor[..., None, None] * gradient
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        pass
-
-    @staticmethod
     def backward(ctx: Any, *gradient: Tensor) -> tuple[Tensor | None, ...]:
-        raise RuntimeError(_NO_SECOND)
+        (factor,), (z, known) = gradient, ctx.saved_tensors
+        with torch.no_grad():
+            found = factor[..., None, None] * known
+        return *only_once((found,), factor, z), None
 
 
 def _all_gradients(
@@ -322,7 +326,7 @@ def _compiled_gradient(
 ) -> list[Tensor]:
     spec = Spec(similarity, exponent, scale, exclude_diagonal, bounded, directions, precision, backend)
     found = _all_gradients(gradient, a, b, p, sums, spec, (wanted[0], wanted[1], wanted[2]))
-    return [x for x in found if x is not None]
+    return [x.contiguous() for x in found if x is not None]
 
 
 @_compiled.register_fake
@@ -332,7 +336,7 @@ def _(a: Tensor, b: Tensor | None, p: Tensor | None, *spec: Any) -> Tensor:
 
 @_compiled_gradient.register_fake
 def _(gradient: Tensor, a: Tensor, b: Tensor | None, p: Tensor | None, sums: Tensor, *rest: Any) -> list[Tensor]:
-    return [torch.empty_like(x) for x, want in zip((a, b, p), rest[-1], strict=True) if want and x is not None]
+    return [x.new_empty(x.shape) for x, want in zip((a, b, p), rest[-1], strict=True) if want and x is not None]
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

@@ -18,6 +18,15 @@ from entrec.pairwise import operator
 from entrec.pairwise.operator import Spec
 from entrec.pairwise.tiled import Weighing
 
+# What the ranks tell each other of their points; all but the rows must agree.
+_TOLD = (
+    "any number of rows",
+    "as many columns",
+    "as many views",
+    "points of one dtype (of as many bytes)",
+    "points that all need a gradient, or none that does (1 or 0),",
+)
+
 
 class Shares(NamedTuple):
     """How many rows of the batch each rank holds, and which rank this is."""
@@ -57,16 +66,18 @@ def agree(check: Callable[[], tuple[Tensor, ...]], like: Any, least_rows: int = 
         _enough([found[0].shape[-2]], least_rows)
         return found, None
     fault: ValueError | TypeError | None = None
-    found, rows, columns = (), 0, 0
+    found, mine = (), [0] * len(_TOLD)
     try:
         found = check()
-        rows, columns = found[0].shape[-2:]
+        points = found[0]
+        learnt = torch.is_grad_enabled() and any(x.requires_grad for x in found)
+        mine = [points.shape[-2], points.shape[-1], points[..., 0, 0].numel(), points.dtype.itemsize, int(learnt)]
     except (ValueError, TypeError) as error:
         fault = error
-    mine = torch.tensor([rows, columns, fault is not None], device=_device(like))
-    everyones = mine.new_empty(dist.get_world_size(), 3)
-    dist.all_gather(list(everyones.unbind()), mine)
-    sizes, widths, faulty = (x.tolist() for x in everyones.unbind(dim=1))
+    told = torch.tensor([fault is not None, *mine], device=_device(like))
+    everyones = told.new_empty(dist.get_world_size(), len(told))
+    dist.all_gather(list(everyones.unbind()), told)
+    faulty, sizes, *others = everyones.T.tolist()
     if fault is not None:
         raise fault
     if any(faulty):
@@ -74,8 +85,9 @@ def agree(check: Callable[[], tuple[Tensor, ...]], like: Any, least_rows: int = 
         raise ValueError(
             f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))} refused the input; the reason is told there"
         )
-    if len(set(widths)) > 1:
-        raise ValueError(f"all ranks must give as many columns to gather them, got {widths} on ranks 0 to {len(widths) - 1}")
+    for what, values in zip(_TOLD[1:], others, strict=True):
+        if len(set(values)) > 1:
+            raise ValueError(f"all ranks must give {what} to gather them, got {values} on ranks 0 to {len(values) - 1}")
     _enough(sizes, least_rows)
     return found, Shares(tuple(sizes), dist.get_rank())
 
@@ -145,20 +157,26 @@ class _GatheredLogSumExp(torch.autograd.Function):
         return all_sums
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradient: Tensor) -> tuple[Tensor | None, ...]:
+        with torch.no_grad():
+            found = _GatheredLogSumExp.gradients(ctx, *gradient)
+        return *operator.only_once(found, *gradient, *ctx.saved_tensors[:3]), None, None
+
+    @staticmethod
+    def gradients(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """In a, b and p: of this rank's rows and columns alone."""
         a, b, p, all_a, all_b, all_sums = ctx.saved_tensors
         spec, shares, wanted = ctx.spec, ctx.shares, ctx.needs_input_grad
         everyone = Weighing(all_sums, _summed(gradient))
         own = Weighing(*(x[..., shares.own] for x in everyone))
         if b is None:
             ours = operator.gradients(a, all_a, p, spec, True, own, everyone, (wanted[0], False, wanted[2]), shares.start)
-            return ours.rows, None, ours.exponent, None, None
+            return ours.rows, None, ours.exponent
         ours = operator.gradients(a, all_b, p, spec, False, own, None, (wanted[0], False, wanted[2]), shares.start)
         theirs = None
         if wanted[1]:
             theirs = operator.gradients(all_a, b, p, spec, False, everyone, None, (False, True, False), -shares.start).columns
-        return ours.rows, theirs, ours.exponent, None, None
+        return ours.rows, theirs, ours.exponent
 
 
 def _gathered(x: Tensor, shares: Shares, dim: int) -> Tensor:

@@ -183,9 +183,10 @@ def _one_set(a: Tensor, b: Tensor, pairs: Pairs) -> bool:
 def _tiles(k: int, m: int, edge: int | None, half: bool) -> Iterator[tuple[slice, slice]]:
     """Row and column ranges; of a symmetric matrix those on and above the diagonal."""
     edge = edge or max(k, m)
-    for i in range(0, k, edge):
-        for j in range(i if half else 0, m, edge):
-            yield slice(i, min(i + edge, k)), slice(j, min(j + edge, m))
+    height, breadth = edge * max(1, edge // m), edge * max(1, edge // k)  # a thin matrix has long tiles
+    for i in range(0, k, height):
+        for j in range(i if half else 0, m, breadth):
+            yield slice(i, min(i + height, k)), slice(j, min(j + breadth, m))
 
 
 def _similarities(a: Tensor, b: Tensor, i: slice, j: slice, pairs: Pairs, dtype: torch.dtype) -> Tensor:

@@ -45,7 +45,7 @@ _FIXED_POINT_UP_TO = 12.0
 def _unit_rows(z, rows, cols, k, d):
     x = tl.load(z + rows[:, None].to(tl.int64) * d + cols[None, :], mask=(rows[:, None] < k) & (cols[None, :] < d), other=0.0)
     m = tl.max(tl.abs(x), 1)  # so that the squares neither overflow nor vanish
-    m = tl.where(m > 1e-37, m, 1.0)
+    m = tl.where(m > 1.2e-38, m, 1.0)  # below it, 1/m is no number
     x = x * (1.0 / m)[:, None]
     n2 = tl.sum(x * x, 1)
     r = tl.where(n2 > 1e-37, tl.rsqrt(n2), 0.0)
