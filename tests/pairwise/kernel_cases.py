@@ -13,7 +13,8 @@ from entrec import VonMisesFisher, device_checks, kde_entropy, pairwise_logsumex
 from entrec.checks import Fault
 from entrec.losses import ERLoss, NTXentLoss
 from entrec.pairwise import Precision, Similarity
-from entrec.pairwise.cosines import cosines
+from entrec.pairwise.rows import cosines, directions
+from entrec.pairwise.similarity import to_sphere
 
 SIZES = [(1, 1, 1), (2, 2, 3), (66, 66, 6), (5, 70, 9)]
 SIMILARITIES: list[Similarity] = ["dot", "cosine", "sqeuclidean", "l1", ("lp", 1.5)]
@@ -108,10 +109,10 @@ def test_one_look_finds_what_is_wrong(dtype: torch.dtype) -> None:
     ):
         x = good.clone()
         x[place] = value
-        for directions in (True, False):
+        for as_directions in (True, False):
             flag = torch.zeros((), dtype=torch.int32)
-            device_checks.look(x, flag, directions)
-            assert int(flag) == (fault if directions or fault != Fault.ZERO_VECTOR else 0)
+            device_checks.look(x, flag, as_directions)
+            assert int(flag) == (fault if as_directions or fault != Fault.ZERO_VECTOR else 0)
 
 
 @pytest.mark.parametrize(("k", "d"), [(1, 2), (70, 3), (5, 1100)])
@@ -161,3 +162,18 @@ def test_the_operator_keeps_what_it_promises_the_compiler(similarity: str) -> No
             backend="aot_eager",
         )(points, points if b is None else b)
         torch.autograd.grad(value.sum(), points)
+
+
+@pytest.mark.parametrize(("k", "d"), [(1, 2), (70, 3), (5, 1100)])
+@pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
+def test_directions_of_rows(k: int, d: int, size: float) -> None:
+    torch.manual_seed(0)
+    z = (size * torch.randn(2, k, d)).requires_grad_()
+    wide = z.detach().double().requires_grad_()
+    g = torch.randn(2, k, d)
+    found, truth = directions(z), to_sphere(wide)
+    torch.testing.assert_close(found.double(), truth, rtol=1e-5, atol=1e-6)
+    (exact,) = torch.autograd.grad(truth, wide, g.double())
+    for create_graph in (False, True):
+        (gradient,) = torch.autograd.grad(found, z, g, retain_graph=True, create_graph=create_graph)
+        assert ((gradient.double() - exact).norm(dim=-1) <= 1e-5 * exact.norm(dim=-1).max()).all()

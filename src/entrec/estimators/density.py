@@ -11,8 +11,8 @@ from torch import Tensor
 
 from entrec import checks
 from entrec.pairwise import AS_USUAL, How, Similarity, ranks
-from entrec.pairwise.cosines import cosines
 from entrec.pairwise.logsumexp import logsumexp
+from entrec.pairwise.rows import cosines
 from entrec.pairwise.similarity import similarity_of_difference
 
 Parameter = float | Tensor

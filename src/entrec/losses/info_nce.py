@@ -6,7 +6,7 @@ from entrec.estimators.objective import pairs_of_views
 from entrec.losses.contrastive import Contrastive
 from entrec.pairwise import ranks
 from entrec.pairwise.logsumexp import logsumexp
-from entrec.pairwise.similarity import to_sphere
+from entrec.pairwise.rows import directions
 
 
 class InfoNCELoss(Contrastive):
@@ -35,7 +35,7 @@ class InfoNCELoss(Contrastive):
     def forward(self, z1: Tensor, z2: Tensor, *more: Tensor) -> Tensor:
         """The loss of two or more views' projections, each (k, d), row i of all from the same datum."""
         views, how, temperature = self.checked({f"z{i}": z for i, z in enumerate((z1, z2, *more), start=1)})
-        views = to_sphere(views)
+        views = directions(views)
         source, target = pairs_of_views(views, views)
         log_sums = logsumexp(source, target, "cosine", 1 / temperature, exclude_diagonal=False, how=how, units=True)
         positives = ranks.gather((source * target).sum(dim=-1), how.shares)

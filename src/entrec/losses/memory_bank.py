@@ -6,8 +6,8 @@ from torch import Tensor
 from entrec import checks
 from entrec.losses.contrastive import Contrastive
 from entrec.pairwise import Backend, Precision, ranks
-from entrec.pairwise.cosines import cosines
 from entrec.pairwise.logsumexp import logsumexp
+from entrec.pairwise.rows import cosines
 
 
 class MemoryBankLoss(Contrastive):

@@ -4,9 +4,9 @@ from torch import Tensor
 
 from entrec.losses.contrastive import Contrastive
 from entrec.pairwise import ranks
-from entrec.pairwise.cosines import cosines
 from entrec.pairwise.logsumexp import mean_logsumexp
 from entrec.pairwise.ranks import Shares
+from entrec.pairwise.rows import cosines
 
 
 class NTXentLoss(Contrastive):

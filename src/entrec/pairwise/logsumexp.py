@@ -10,7 +10,8 @@ from entrec.cards import is_transformed
 from entrec.pairwise import operator, ranks
 from entrec.pairwise.operator import Backend, Precision, Spec
 from entrec.pairwise.ranks import Shares
-from entrec.pairwise.similarity import NamedSimilarity, Similarity, exponent, to_sphere
+from entrec.pairwise.rows import directions as directions_of
+from entrec.pairwise.similarity import NamedSimilarity, Similarity, exponent
 
 # exp(2 x 30) is a float32 with room for sums and for gradients: similarities within +-30 need no running maximum.
 _BOUNDED_UP_TO = 30.0
@@ -143,7 +144,7 @@ def _operands(
         bounded = not isinstance(scale, Tensor) and (scale <= _BOUNDED_UP_TO or (same and not exclude_diagonal))
         similarity = "dot"
         if not units:
-            a, b = to_sphere(a), (b if same else to_sphere(b))
+            a, b = directions_of(a), (b if same else directions_of(b))
     p = exponent(similarity)
     p = p.reshape(()) if isinstance(p, Tensor) else p
     if isinstance(scale, Tensor):

@@ -247,6 +247,44 @@ def _gradient(
     tl.store(out + rows[:, None] * d + columns[None, :], acc if IEEE else acc * shrink, mask=inside)
 
 
+@triton.jit
+def _largest(x, n, BLOCK: tl.constexpr):
+    largest = tl.zeros([BLOCK], tl.float32)
+    for start in range(0, n, BLOCK):
+        place = start + tl.arange(0, BLOCK)
+        largest = tl.maximum(largest, tl.abs(tl.load(x + place, mask=place < n, other=0.0)))
+    return tl.max(largest, 0)
+
+
+@triton.jit(do_not_specialize=["k", "m"])
+def _headroom(
+    row_gradient,
+    column_gradient,
+    y_size,
+    up,
+    down,
+    k,
+    m,
+    padded_m,
+    scale,
+    BY_ROW: tl.constexpr,
+    BY_COLUMN: tl.constexpr,
+    TOP: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """By what the weights are multiplied so that the largest is at most TOP, and by what the result is brought back."""
+    problem = tl.program_id(0).to(tl.int64)
+    largest = 0.0
+    if BY_ROW:
+        largest += _largest(row_gradient + problem * k, k, BLOCK)
+    if BY_COLUMN:
+        largest += _largest(column_gradient + problem * m, m, BLOCK)
+    largest *= _largest(y_size + problem * padded_m, m, BLOCK)
+    factor = tl.where(largest > 0, TOP / tl.where(largest > 0, largest, 1.0), 1.0)
+    tl.store(up + problem, factor)
+    tl.store(down + problem, scale / factor)
+
+
 class _Halves(NamedTuple):
     """Points as the matrix units take them, padded with zeros to whole blocks."""
 
@@ -303,12 +341,14 @@ def _pull(
 ) -> Tensor:
     """What the columns y add to the gradient of the rows x."""
     blocks = _blocks(x, ieee)
-    largest = sum(w.gradient.abs().amax(dim=-1) for w in (rows, columns) if w is not None) * y.size.amax(dim=-1)
-    up = torch.where(largest > 0, _TOP / largest, 1.0)
-    out = torch.empty_like(a)
-    empty = x.size
+    out, empty = torch.empty_like(a), x.size
+    up, down = a.new_empty((2, a.shape[0]))
+    _headroom[(a.shape[0],)](
+        rows.gradient if rows else empty, columns.gradient if columns else empty, y.size, up, down, x.rows, y.rows, y.padded,
+        pairs.scale / _LARGEST, BY_ROW=rows is not None, BY_COLUMN=columns is not None, TOP=_TOP, BLOCK=1024, num_warps=4,
+    )  # fmt: skip
     _gradient[triton.cdiv(x.rows, blocks.rows), a.shape[0], x.width // x.part](
-        *x[:3], *y[:3], *(rows or (empty, empty)), *(columns or (empty, empty)), up, pairs.scale / (_LARGEST * up), out,
+        *x[:3], *y[:3], *(rows or (empty, empty)), *(columns or (empty, empty)), up, down, out,
         x.rows, y.rows, a.shape[-1], x.padded, y.padded, x.width, pairs.scale / _LARGEST**2, offset,
         BY_ROW=rows is not None, BY_COLUMN=columns is not None, EXCLUDE=not diagonal_pulls(pairs), **_shape(x, blocks, ieee),
     )  # fmt: skip

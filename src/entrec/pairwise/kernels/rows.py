@@ -1,4 +1,4 @@
-"""Cosines of matching rows and their gradient, in one launch each way."""
+"""Directions of rows, cosines of matching ones, and their gradients, in one launch each way."""
 
 import torch
 import triton
@@ -46,7 +46,9 @@ def _cosines(a, b, out, n, d, ROWS: tl.constexpr, WIDTH: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["n"])
-def _gradients(a, b, g, in_a, in_b, n, d, WANT_A: tl.constexpr, WANT_B: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+def _cosine_gradients(
+    a, b, g, in_a, in_b, n, d, WANT_A: tl.constexpr, WANT_B: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr
+):
     """(b/|b| - cos a/|a|) / |a| for a, and the other way round for b."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inverse_a, inverse_b, cosine = _products(a, b, row, n, d, ROWS, WIDTH)
@@ -63,6 +65,74 @@ def _gradients(a, b, g, in_a, in_b, n, d, WANT_A: tl.constexpr, WANT_B: tl.const
             tl.store(in_b + place, (x - cosine[:, None] * y) * (weight * inverse_b)[:, None], mask=inside)
 
 
+@triton.jit
+def _inverse_length(z, row, n, d, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+    """1/|z| in two factors, either of which is a number; of a zero row zero."""
+    largest = tl.zeros([ROWS], tl.float32)
+    for start in range(0, d, WIDTH):
+        column = start + tl.arange(0, WIDTH)
+        inside = (row[:, None] < n) & (column[None, :] < d)
+        x = tl.load(z + row[:, None] * d + column[None, :], mask=inside, other=0.0)
+        largest = tl.maximum(largest, tl.max(tl.abs(x), 1))
+    unit = tl.where(largest > 0, 1.0 / tl.where(largest > 0, largest, 1.0), 0.0)
+    squares = tl.zeros([ROWS], tl.float32)
+    for start in range(0, d, WIDTH):
+        column = start + tl.arange(0, WIDTH)
+        inside = (row[:, None] < n) & (column[None, :] < d)
+        x = tl.load(z + row[:, None] * d + column[None, :], mask=inside, other=0.0) * unit[:, None]
+        squares += tl.sum(x * x, 1)
+    return unit, tl.where(squares > 0, 1.0 / tl.sqrt(tl.where(squares > 0, squares, 1.0)), 0.0)
+
+
+@triton.jit(do_not_specialize=["n"])
+def _directions(z, out, n, d, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    unit, inverse = _inverse_length(z, row, n, d, ROWS, WIDTH)
+    for start in range(0, d, WIDTH):
+        column = start + tl.arange(0, WIDTH)
+        inside = (row[:, None] < n) & (column[None, :] < d)
+        place = row[:, None] * d + column[None, :]
+        x = tl.load(z + place, mask=inside, other=0.0) * unit[:, None] * inverse[:, None]
+        tl.store(out + place, x, mask=inside)
+
+
+@triton.jit(do_not_specialize=["n"])
+def _directions_gradient(z, g, out, n, d, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+    """(g - (g.u) u) / |z|."""
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    unit, inverse = _inverse_length(z, row, n, d, ROWS, WIDTH)
+    along = tl.zeros([ROWS], tl.float32)
+    for start in range(0, d, WIDTH):
+        column = start + tl.arange(0, WIDTH)
+        inside = (row[:, None] < n) & (column[None, :] < d)
+        place = row[:, None] * d + column[None, :]
+        u = tl.load(z + place, mask=inside, other=0.0) * unit[:, None] * inverse[:, None]
+        along += tl.sum(tl.load(g + place, mask=inside, other=0.0) * u, 1)
+    for start in range(0, d, WIDTH):
+        column = start + tl.arange(0, WIDTH)
+        inside = (row[:, None] < n) & (column[None, :] < d)
+        place = row[:, None] * d + column[None, :]
+        u = tl.load(z + place, mask=inside, other=0.0) * unit[:, None] * inverse[:, None]
+        pulled = tl.load(g + place, mask=inside, other=0.0) - along[:, None] * u
+        tl.store(out + place, pulled * inverse[:, None] * unit[:, None], mask=inside)
+
+
+def directions(z: Tensor) -> Tensor:
+    """Of contiguous float32 rows, (..., d) -> (..., d); a zero row stays zero."""
+    out = torch.empty_like(z)
+    n, d, rows, width = _sizes(z)
+    _directions[(triton.cdiv(n, rows),)](z, out, n, d, ROWS=rows, WIDTH=width, num_warps=4)
+    return out
+
+
+def directions_gradient(z: Tensor, g: Tensor) -> Tensor:
+    """In z, for the gradient g (..., d) in its directions."""
+    out = torch.empty_like(z)
+    n, d, rows, width = _sizes(z)
+    _directions_gradient[(triton.cdiv(n, rows),)](z, g, out, n, d, ROWS=rows, WIDTH=width, num_warps=4)
+    return out
+
+
 def cosines(a: Tensor, b: Tensor) -> Tensor:
     """Of contiguous float32 rows; (..., d), (..., d) -> (...)."""
     out = a.new_empty(a.shape[:-1])
@@ -71,12 +141,12 @@ def cosines(a: Tensor, b: Tensor) -> Tensor:
     return out
 
 
-def gradients(a: Tensor, b: Tensor, g: Tensor, wanted: tuple[bool, bool]) -> tuple[Tensor | None, Tensor | None]:
+def cosine_gradients(a: Tensor, b: Tensor, g: Tensor, wanted: tuple[bool, bool]) -> tuple[Tensor | None, Tensor | None]:
     """In a and b, as wanted, for the gradient g (...) in the cosines."""
     in_a, in_b = (torch.empty_like(x) if want else None for x, want in zip((a, b), wanted, strict=True))
     n, d, rows, width = _sizes(a)
-    _gradients[(triton.cdiv(n, rows),)](
-        a, b, g.contiguous(), in_a, in_b, n, d, WANT_A=wanted[0], WANT_B=wanted[1], ROWS=rows, WIDTH=width, num_warps=4
+    _cosine_gradients[(triton.cdiv(n, rows),)](
+        a, b, g, in_a, in_b, n, d, WANT_A=wanted[0], WANT_B=wanted[1], ROWS=rows, WIDTH=width, num_warps=4
     )
     return in_a, in_b
 
