@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from entrec import Gaussian, GeneralizedNormal, Laplace, VonMisesFisher, kde_entropy
 from entrec.losses import AlignUniformLoss, DiscreteERLoss, ERLoss, InfoNCELoss, MemoryBankLoss, NTXentLoss
-from entrec.pairwise import operator
+from entrec.pairwise import backends
 from tests.memory import Largest
 from tests.ranks import on_ranks
 
@@ -352,13 +352,13 @@ def _large_sizes(world_size: int) -> list[int]:
 
 def _memory(rank: int, world_size: int) -> dict[str, int]:
     """The largest tensor of a forward and backward pass, at many rows and small tiles."""
-    tile, operator._TILE["cpu"] = operator._TILE["cpu"], TILE
+    tile, backends._TILE["cpu"] = backends._TILE["cpu"], TILE
     results = {}
     for name, loss in LARGE.items():
         with Largest() as watch:
             loss(_large(_large_sizes(world_size)[rank], rank)).backward()
         results[name] = watch.elements
-    operator._TILE["cpu"] = tile
+    backends._TILE["cpu"] = tile
     return results
 
 

@@ -370,9 +370,9 @@ def test_defaults_and_repr() -> None:
 @pytest.mark.parametrize("backend", ["dense", "tiled"])
 @pytest.mark.parametrize("precision", ["fast", "ieee"])
 def test_backends_and_precisions_pass_through(monkeypatch: pytest.MonkeyPatch, precision: Any, backend: Any) -> None:
-    from entrec.pairwise import operator
+    from entrec.pairwise import backends
 
-    monkeypatch.setitem(operator._TILE, "cpu", 16**2)
+    monkeypatch.setitem(backends._TILE, "cpu", 16**2)
     how = {"precision": precision, "backend": backend}
     z = doubles(3, 45)
     pairs: list[tuple[Tensor, Tensor]] = [

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from entrec import checks
 from entrec.cards import is_transformed
-from entrec.pairwise import operator, ranks
-from entrec.pairwise.operator import Backend, Precision, Spec
+from entrec.pairwise import backends, operator, ranks
+from entrec.pairwise.backends import Backend, Precision, Spec
 from entrec.pairwise.ranks import Shares
 from entrec.pairwise.rows import directions as directions_of
 from entrec.pairwise.similarity import NamedSimilarity, Similarity, exponent
@@ -52,9 +52,9 @@ def pairwise_logsumexp(
         scale: a positive number, or a tensor of one element that may be learnt.
         exclude_diagonal: leave out the pairs i = j.
         precision: `"fast"` lets a GPU's matrix units multiply in half precision with float32 sums: a gradient at unit vectors
-            within 2e-3 of the exact one, norm-wise, for scale <= 10, and in proportion to the scale above. `"ieee"` is as
-            exact as float32 lets it be: within 1e-5 down to a temperature of 0.01, unless all points nearly coincide. On a
-            CPU both are the latter.
+            within 2e-3 of the exact one, norm-wise, for scale <= 10, and in proportion to the scale above; values within
+            5e-4 of the scale. `"ieee"` is as exact as float32 lets it be: within 1e-5 down to a temperature of 0.01, unless
+            all points nearly coincide. On a CPU both are the latter.
         backend: `"dense"` makes the whole matrix at once; `"tiled"` never holds more than a tile of it, and makes it again
             for the gradient; `"triton"` does so in fused kernels on a CUDA device; `"auto"` chooses by device, size and dtype.
         validate: look for NaN and infinity now; `False` defers it to `entrec.raise_if_invalid`.
@@ -139,7 +139,7 @@ def _operands(
     if similarity == "cosine":
         if same and not units and not isinstance(scale, Tensor) and how.shares is None:
             spec = Spec("cosine", 2.0, scale, exclude_diagonal, True, True, how.precision, how.backend)
-            if operator.fuses(a, None, spec):
+            if backends.fuses(a, None, spec):
                 return a, None, None, spec
         bounded = not isinstance(scale, Tensor) and (scale <= _BOUNDED_UP_TO or (same and not exclude_diagonal))
         similarity = "dot"

@@ -14,8 +14,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from entrec.pairwise import operator
-from entrec.pairwise.operator import Spec
+from entrec.pairwise import backends, operator
+from entrec.pairwise.backends import Spec
 from entrec.pairwise.tiled import Weighing
 
 # What the ranks tell each other of their points; all but the rows must agree.
@@ -150,7 +150,7 @@ class _GatheredLogSumExp(torch.autograd.Function):
     def forward(ctx: Any, a: Tensor, b: Tensor | None, p: Tensor | None, spec: Spec, shares: Shares) -> Tensor:
         all_a = _gathered(a, shares, dim=-2)
         all_b = all_a if b is None else _gathered(b, shares, dim=-2)
-        sums = operator.log_sums(a, all_b, p, spec, same=b is None, offset=shares.start)
+        sums = backends.log_sums(a, all_b, p, spec, same=b is None, offset=shares.start)
         all_sums = _gathered(sums, shares, dim=-1)
         ctx.save_for_backward(a, b, p, all_a, None if b is None else all_b, all_sums)
         ctx.spec, ctx.shares = spec, shares
@@ -170,12 +170,12 @@ class _GatheredLogSumExp(torch.autograd.Function):
         everyone = Weighing(all_sums, _summed(gradient))
         own = Weighing(*(x[..., shares.own] for x in everyone))
         if b is None:
-            ours = operator.gradients(a, all_a, p, spec, True, own, everyone, (wanted[0], False, wanted[2]), shares.start)
+            ours = backends.gradients(a, all_a, p, spec, True, own, everyone, (wanted[0], False, wanted[2]), shares.start)
             return ours.rows, None, ours.exponent
-        ours = operator.gradients(a, all_b, p, spec, False, own, None, (wanted[0], False, wanted[2]), shares.start)
+        ours = backends.gradients(a, all_b, p, spec, False, own, None, (wanted[0], False, wanted[2]), shares.start)
         theirs = None
         if wanted[1]:
-            theirs = operator.gradients(all_a, b, p, spec, False, everyone, None, (False, True, False), -shares.start).columns
+            theirs = backends.gradients(all_a, b, p, spec, False, everyone, None, (False, True, False), -shares.start).columns
         return ours.rows, theirs, ours.exponent
 
 

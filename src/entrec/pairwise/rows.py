@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from entrec.cards import is_transformed, launching_on, runs_kernels
-from entrec.pairwise.operator import kernels
+from entrec.pairwise.backends import kernels
 from entrec.pairwise.similarity import to_sphere
 
 
