@@ -187,7 +187,10 @@ class ValueChecks:
         fused = torch.zeros_like(flag)
         self._look(fused)
         answers = [check.holds().to(device) for check in self._checks]
-        if torch.stack([fused == 0, *answers]).all():
+        if not answers:
+            if int(fused) == 0:
+                return
+        elif torch.stack([fused == 0, *answers]).all():
             return
         for check in (*(step for _, _, steps in self._fused for step in steps), *self._checks):
             if not check.holds():

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from entrec.losses.contrastive import Contrastive
 from entrec.pairwise import ranks
-from entrec.pairwise.logsumexp import mean_logsumexp
+from entrec.pairwise.logsumexp import less_mean_logsumexp
 from entrec.pairwise.ranks import Shares
 from entrec.pairwise.rows import cosines
 
@@ -35,5 +35,5 @@ class NTXentLoss(Contrastive):
         points = views.flatten(0, 1)
         if how.shares is not None:
             how = how._replace(shares=Shares(tuple(2 * size for size in how.shares.sizes), how.shares.rank))
-        mean = mean_logsumexp(points, 1 / temperature, exclude_diagonal=True, how=how)
-        return mean - positives.mean() / temperature
+        spread = less_mean_logsumexp(0.0, points, 1 / temperature, exclude_diagonal=True, how=how)
+        return -(spread + positives.mean() / temperature)

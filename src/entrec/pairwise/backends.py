@@ -4,6 +4,7 @@ A backend is two functions, `log_sums` and `gradients`; what they mean stands in
 """
 
 import contextlib
+import math
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -103,7 +104,7 @@ def by_triton(a: Tensor, p: Tensor | None, spec: Spec) -> bool:
         missing = f"tensors on a CUDA device, got {a.device}"
     elif a.is_cuda and not runs_kernels(a):
         missing = "an NVIDIA card of compute capability 8.0 (Ampere) or higher"
-    elif a.numel() >= 2**31 or a[..., 0, 0].numel() >= 2**16:
+    elif a.numel() >= 2**31 or math.prod(a.shape[:-2]) >= 2**16:
         missing = f"fewer than 2^31 numbers and 2^16 problems, got shape {tuple(a.shape)}"
     elif a.dtype != torch.float32:
         missing = f"inputs of at most float32, got {a.dtype}"
@@ -129,7 +130,7 @@ def _edge(a: Tensor, b: Tensor, pairs: Pairs, spec: Spec) -> int | None:
     """The side of a tile; None for the whole matrix at once."""
     if spec.backend == "dense":
         return None
-    problems = a[..., 0, 0].numel() * (a.shape[-1] if by_differences(pairs.similarity) else 1)
+    problems = math.prod(a.shape[:-2]) * (a.shape[-1] if by_differences(pairs.similarity) else 1)
     return max(16, int((_TILE.get(a.device.type, _TILE_ELSEWHERE) / problems) ** 0.5))
 
 

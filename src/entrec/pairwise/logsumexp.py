@@ -115,14 +115,16 @@ def logsumexp(
     return ranks.logsumexp(a, other, learnt, spec, how.shares).to(dtype)
 
 
-def mean_logsumexp(z: Tensor, scale: float | Tensor, exclude_diagonal: bool, how: How = AS_USUAL) -> Tensor:
-    """The mean over rows of `logsumexp(z, z, "cosine", ...)`, (..., k, d) -> (...), which costs less than both in turn."""
+def less_mean_logsumexp(
+    constant: float | Tensor, z: Tensor, scale: float | Tensor, exclude_diagonal: bool, how: How = AS_USUAL
+) -> Tensor:
+    """The constant less the mean over rows of `logsumexp(z, z, "cosine", ...)`, (..., k, d) -> (...): cheaper than in turn."""
     if how.shares is None and not torch.compiler.is_compiling() and not is_transformed(z):
         z, _, _, spec = _operands(z, z, "cosine", scale, exclude_diagonal, how)
-        if spec.similarity == "cosine":
-            return operator.mean_logsumexp(z, spec)
-        return operator.logsumexp(z, None, None, spec).mean(dim=-1)
-    return logsumexp(z, z, "cosine", scale, exclude_diagonal, how).mean(dim=-1)
+        if spec.similarity == "cosine" and not isinstance(constant, Tensor):
+            return operator.less_mean_logsumexp(constant, z, spec)
+        return constant - operator.logsumexp(z, None, None, spec).mean(dim=-1)
+    return constant - logsumexp(z, z, "cosine", scale, exclude_diagonal, how).mean(dim=-1)
 
 
 def _operands(

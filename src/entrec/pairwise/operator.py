@@ -34,11 +34,11 @@ def _as_tensor(x: Any) -> Tensor:
     return found
 
 
-def mean_logsumexp(z: Tensor, spec: Spec) -> Tensor:
-    """The mean of the l_i of directions over the last dimension, where `fuses` holds, with as little left to do as can be."""
+def less_mean_logsumexp(constant: float, z: Tensor, spec: Spec) -> Tensor:
+    """The constant less the mean of the directions' l_i, where `fuses` holds, with as little left to do as can be."""
     if z.requires_grad and torch.is_grad_enabled():
-        return _as_tensor(_MeanLogSumExp.apply(z, spec))
-    return log_sums(z, z, None, spec, same=True).mean(dim=-1)
+        return _as_tensor(_LessMeanLogSumExp.apply(constant, z, spec))
+    return constant - log_sums(z, z, None, spec, same=True).mean(dim=-1)
 
 
 class _LogSumExp(torch.autograd.Function):
@@ -115,22 +115,28 @@ class _Once(torch.autograd.Function):
         raise RuntimeError(_NO_SECOND)
 
 
-class _MeanLogSumExp(torch.autograd.Function):
+class _LessMeanLogSumExp(torch.autograd.Function):
     """A mean's gradient is known but for a factor, so it is taken along the way, before autograd's own thread has to."""
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, spec: Spec) -> Tensor:
+    def forward(ctx: Any, constant: float, z: Tensor, spec: Spec) -> Tensor:
         with launching_on(z):
-            mean, gradient = kernels.sphere.mean_and_gradient(kernels.problems(z), spec.scale, spec.exclude_diagonal)
+            rows = kernels.problems(z)
+            value, gradient = kernels.sphere.less_mean_and_gradient(constant, rows, spec.scale, spec.exclude_diagonal)
+        if z.ndim == 3:  # a view costs as much as a kernel
+            ctx.save_for_backward(z, gradient)
+            return value
         ctx.save_for_backward(z, gradient.view(z.shape))
-        return mean.view(z.shape[:-2])
+        return value.view(z.shape[:-2])
 
     @staticmethod
     def backward(ctx: Any, *gradient: Tensor) -> tuple[Tensor | None, ...]:
         (factor,), (z, known) = gradient, ctx.saved_tensors
+        if not torch.is_grad_enabled():
+            return None, factor[..., None, None] * known, None
         with torch.no_grad():
             found = factor[..., None, None] * known
-        return *only_once((found,), factor, z), None
+        return None, *only_once((found,), factor, z), None
 
 
 def _all_gradients(

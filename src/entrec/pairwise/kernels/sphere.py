@@ -176,13 +176,41 @@ def _store_gradient(dz, acc, xi, f, rows, cd, k, d):
     tl.store(dz + rows[:, None].to(tl.int64) * d + cd[None, :], du * f[:, None], mask=(rows[:, None] < k) & (cd[None, :] < d))
 
 
+@triton.jit
+def _less_mean(value, lse, constant, k, B: tl.constexpr):
+    """The constant less the mean of k log-sums, in a fixed order."""
+    total = tl.zeros([B], tl.float32)
+    for start in range(0, k, B):
+        r = start + tl.arange(0, B)
+        total += tl.load(lse + r, mask=r < k, other=0.0)
+    tl.store(value, constant - tl.sum(total, 0) / k)
+
+
 @triton.jit(do_not_specialize=["k"])
 def _backward(
-    x, w, unscale, inv, dz, k, KP, d, factor, DP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr
+    x,
+    w,
+    unscale,
+    inv,
+    dz,
+    lse,
+    value,
+    constant,
+    k,
+    KP,
+    d,
+    factor,
+    DP: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     DT: tl.constexpr = BM // BN
     ib = tl.program_id(0)
     v = tl.program_id(1)
+    if value is not None:
+        if ib == 0:
+            _less_mean(value + v, lse + v * k, constant, k, 1024)
     cb = tl.arange(0, BN)
     cd = tl.arange(0, DP)
     rows = ib * BM + tl.arange(0, BM)
@@ -245,6 +273,8 @@ def _small_backward(
     lse,
     g,
     dz,
+    value,
+    constant,
     k,
     d,
     scale,
@@ -260,6 +290,9 @@ def _small_backward(
     v = tl.program_id(1)
     z += v * k * d
     lse += v * k
+    if value is not None:
+        if tl.program_id(0) == 0:
+            _less_mean(value + v, lse, constant, k, 512)
     cd = tl.arange(0, DP)
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     up = _UP
@@ -320,25 +353,35 @@ def gradient(z: Tensor, sums: Tensor, g: Tensor, kappa: float) -> Tensor:
     return _large_gradient(z, x, inverse, weights, unscale, math.sqrt(kappa / _LOG2E))
 
 
-def mean_and_gradient(z: Tensor, kappa: float, exclude_diagonal: bool) -> tuple[Tensor, Tensor]:
-    """Each problem's mean of the l_i, and its gradient: known but for a factor, it need not wait for the backward pass."""
+def less_mean_and_gradient(constant: float, z: Tensor, kappa: float, exclude_diagonal: bool) -> tuple[Tensor, Tensor]:
+    """Each problem's constant less the mean of its l_i, and the gradient: known but for a factor, it need not wait.
+
+    Where it costs no launch of its own, the mean is taken by the kernels of the gradient.
+    """
     problems, k, _ = z.shape
     if k <= _SMALL_UP_TO:
-        sums = log_sums(z, kappa, exclude_diagonal)
-        return sums.mean(dim=-1), _small_gradient(z, sums, None, kappa, 1 / k)
+        value = z.new_empty((problems,))
+        return value, _small_gradient(z, log_sums(z, kappa, exclude_diagonal), None, kappa, -1 / k, (constant, value))
     weights = z.new_empty((problems, triton.cdiv(k, _PADDING) * _PADDING))
     sums, x, inverse = _large_log_sums(z, kappa, exclude_diagonal, weights)
-    return sums.mean(dim=-1), _large_gradient(z, x, inverse, weights, None, math.sqrt(kappa / _LOG2E) / (_UP.value * k))
+    factor = -math.sqrt(kappa / _LOG2E) / (_UP.value * k)
+    if _by_hopper(z, k):
+        return constant - sums.mean(dim=-1), _large_gradient(z, x, inverse, weights, None, factor)
+    value = z.new_empty((problems,))
+    return value, _large_gradient(z, x, inverse, weights, None, factor, (sums, value, constant))
 
 
-def _small_gradient(z: Tensor, sums: Tensor, g: Tensor | None, kappa: float, g_scale: float) -> Tensor:
+def _small_gradient(
+    z: Tensor, sums: Tensor, g: Tensor | None, kappa: float, g_scale: float, mean: tuple[float, Tensor] | None = None
+) -> Tensor:
     problems, k, d = z.shape
     out = torch.empty_like(z)
     width = _width(d)
     rows, columns, warps = _SMALL[width]
     strides = (0, 0) if g is None else g.stride()
+    constant, value = mean or (0.0, None)
     _small_backward[triton.cdiv(k, rows), problems](
-        z, sums, g, out, k, d, _row_scale(kappa), g_scale, math.sqrt(kappa / _LOG2E), *strides,
+        z, sums, g, out, value, constant, k, d, _row_scale(kappa), g_scale, math.sqrt(kappa / _LOG2E), *strides,
         CONST=strides == (0, 0), DP=width, BM=rows, BN=columns, num_warps=warps,
     )  # fmt: skip
     return out
@@ -359,7 +402,7 @@ def _large_log_sums(z: Tensor, kappa: float, exclude_diagonal: bool, weights: Te
         )
         return sums, x, inverse
     fixed = 2.0 ** (62 - math.ceil(math.log2(k))) * math.exp(-kappa)
-    if hopper is not None and _on_hopper(z, k):
+    if hopper is not None and _by_hopper(z, k):
         hopper.forward(x, fixed_sums, k, padded, problems, fixed)
     else:
         rows, columns, warps, stages = _SYMMETRIC[width]
@@ -373,18 +416,27 @@ def _large_log_sums(z: Tensor, kappa: float, exclude_diagonal: bool, weights: Te
     return sums, x, inverse
 
 
-def _large_gradient(z: Tensor, x: Tensor, inverse: Tensor, weights: Tensor, unscale: Tensor | None, factor: float) -> Tensor:
+def _large_gradient(
+    z: Tensor,
+    x: Tensor,
+    inverse: Tensor,
+    weights: Tensor,
+    unscale: Tensor | None,
+    factor: float,
+    mean: tuple[Tensor, Tensor, float] | None = None,
+) -> Tensor:
     problems, k, d = z.shape
     out = torch.empty_like(z)
     width, padded = x.shape[1], inverse.shape[1]
-    if hopper is not None and _on_hopper(z, k):
+    if hopper is not None and _by_hopper(z, k):
         hopper.backward(x, weights, unscale, inverse, out, k, padded, problems, d, factor)
         return out
     many = padded * problems >= 128 * 132 and (width < 256 or has_large_blocks(z))
     rows, columns, warps, stages = (_BACKWARD if many else _BACKWARD_FEW)[width]
     _backward[padded // rows, problems](
-        x, weights, unscale, inverse, out, k, padded, d, factor, DP=width, BM=rows, BN=columns, STAGES=stages, num_warps=warps
-    )
+        x, weights, unscale, inverse, out, *(mean or (None, None, 0.0)), k, padded, d, factor,
+        DP=width, BM=rows, BN=columns, STAGES=stages, num_warps=warps,
+    )  # fmt: skip
     return out
 
 
@@ -408,5 +460,5 @@ def _row_scale(kappa: float) -> float:
     return math.sqrt(kappa * _LOG2E)
 
 
-def _on_hopper(z: Tensor, k: int) -> bool:
-    return k >= _HOPPER_FROM and is_hopper(z)
+def _by_hopper(z: Tensor, k: int) -> bool:
+    return k >= _HOPPER_FROM and hopper is not None and is_hopper(z)
