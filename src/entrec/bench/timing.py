@@ -90,8 +90,15 @@ def _seconds(step: Callable[[], object]) -> float:
 def _cuda_milliseconds(step: Callable[[], object], repeats: int) -> Milliseconds:
     for _ in range(3):  # compilation, autotuning and the caching allocator
         step()
-    events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(repeats)]
     torch.cuda.synchronize()
+    # A host that has been idle is slow at first, and a step of half a millisecond is mostly the host's.
+    begin, steps = time.perf_counter(), 0
+    while time.perf_counter() - begin < _SECONDS / 2:
+        step()
+        torch.cuda.synchronize()
+        steps += 1
+    repeats = max(repeats, int(_SECONDS * steps / (time.perf_counter() - begin)))
+    events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(repeats)]
     for start, end in events:
         start.record()
         step()

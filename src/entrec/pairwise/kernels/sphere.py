@@ -208,7 +208,7 @@ def _backward(
     DT: tl.constexpr = BM // BN
     ib = tl.program_id(0)
     v = tl.program_id(1)
-    if value is not None:
+    if value is not None:  # noqa: SIM102 - decided when the kernel is compiled
         if ib == 0:
             _less_mean(value + v, lse + v * k, constant, k, 1024)
     cb = tl.arange(0, BN)
@@ -290,7 +290,7 @@ def _small_backward(
     v = tl.program_id(1)
     z += v * k * d
     lse += v * k
-    if value is not None:
+    if value is not None:  # noqa: SIM102 - as above
         if tl.program_id(0) == 0:
             _less_mean(value + v, lse, constant, k, 512)
     cd = tl.arange(0, DP)
