@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 import entrec
 from entrec import cli
+from entrec.cli import edge
 from entrec.bench import loss
 from entrec.bench.results import Benchmark, Row, machine
 from entrec.bench.settings import Settings
@@ -63,7 +64,7 @@ def test_a_device_that_is_not_there_is_refused(device: str, tmp_path: Path) -> N
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(cli, "find_spec", lambda module: None)
+    monkeypatch.setattr(edge, "find_spec", lambda module: None)
     result = runner.invoke(cli.app, ["paper", "convergence", "--out", str(tmp_path)], env={"COLUMNS": "200"})
     assert result.exit_code == 2
     assert "pip install 'entrec[paper]'" in result.output

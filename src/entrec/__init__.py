@@ -4,7 +4,9 @@ I(Z1; Z2) >= H(Z2) + E[log q(Z2 | Z1)], in nats. `entrec.losses` trains with it,
 functions here are its parts.
 """
 
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
 
 from entrec import losses
 from entrec.checks import raise_if_invalid
@@ -32,6 +34,11 @@ from entrec.estimators import (
 )
 from entrec.pairwise import pairwise_logsumexp
 
+if TYPE_CHECKING:
+    from entrec.training.run import Run
+    from entrec.training.runs import embed, evaluate, export
+    from entrec.training.train import train
+
 try:
     __version__ = version("entrec")
 except PackageNotFoundError:  # run from a source tree that was not installed
@@ -44,6 +51,7 @@ __all__ = [
     "Gaussian",
     "GeneralizedNormal",
     "Laplace",
+    "Run",
     "VonMisesFisher",
     "__version__",
     "alignment",
@@ -51,8 +59,11 @@ __all__ = [
     "discrete_er_objective",
     "discrete_reconstruction",
     "effective_rank",
+    "embed",
     "er_bound",
     "er_objective",
+    "evaluate",
+    "export",
     "infonce_bound",
     "kde_entropy",
     "kde_log_density",
@@ -61,5 +72,22 @@ __all__ = [
     "pairwise_logsumexp",
     "raise_if_invalid",
     "reconstruction",
+    "train",
     "uniformity",
 ]
+
+# Training brings Lightning and torchvision along, seconds that someone who wants a loss need not wait for.
+_LATER = {
+    "Run": "entrec.training.run",
+    "train": "entrec.training.train",
+    "evaluate": "entrec.training.runs",
+    "embed": "entrec.training.runs",
+    "export": "entrec.training.runs",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the trainer's names when they are first asked for."""
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
+    raise AttributeError(f"module 'entrec' has no attribute {name!r}")

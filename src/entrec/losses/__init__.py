@@ -16,10 +16,25 @@ Several processes have two ways, and both are exact:
 """
 
 from entrec.losses.align_uniform import AlignUniformLoss
+from entrec.losses.byol import BYOLLoss
+from entrec.losses.deep_cluster import DeepClusterLoss
+from entrec.losses.dino import DINOLoss
 from entrec.losses.discrete_er import DiscreteERLoss
 from entrec.losses.er import ERLoss
 from entrec.losses.info_nce import InfoNCELoss
 from entrec.losses.memory_bank import MemoryBankLoss
 from entrec.losses.nt_xent import NTXentLoss
+from entrec.losses.swav import SwAVLoss
 
-__all__ = ["AlignUniformLoss", "DiscreteERLoss", "ERLoss", "InfoNCELoss", "MemoryBankLoss", "NTXentLoss"]
+__all__ = [
+    "AlignUniformLoss",
+    "BYOLLoss",
+    "DINOLoss",
+    "DeepClusterLoss",
+    "DiscreteERLoss",
+    "ERLoss",
+    "InfoNCELoss",
+    "MemoryBankLoss",
+    "NTXentLoss",
+    "SwAVLoss",
+]

@@ -1,0 +1,65 @@
+"""What commands check before they begin, and how they fail."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+console = Console()
+
+
+def require(*modules: str, extra: str) -> None:
+    """Stop unless these packages are installed."""
+    missing = [module for module in modules if find_spec(module) is None]
+    if missing:
+        fail(f"this command needs {' and '.join(missing)}: pip install 'entrec[{extra}]'")
+
+
+def require_free(folder: Path, marker: str, overwrite: bool) -> None:
+    """Stop if the folder holds results already."""
+    if folder.exists() and not folder.is_dir():
+        fail(f"--out must be a folder, but {folder} is a file")
+    if (folder / marker).exists() and not overwrite:
+        fail(f"{folder} already holds results; choose another --out, or replace them with --overwrite")
+
+
+def require_free_file(path: Path, overwrite: bool) -> None:
+    """Stop if the file is there already."""
+    if path.is_dir():
+        fail(f"--out must be a file, but {path} is a folder")
+    if path.exists() and not overwrite:
+        fail(f"{path} already exists; choose another --out, or replace it with --overwrite")
+
+
+def require_device(device: str) -> None:
+    """Stop unless PyTorch can compute there."""
+    import torch
+
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        fail(f"--device {device} cannot be used: {str(error).splitlines()[0]}")
+
+
+def fail(message: str) -> NoReturn:
+    """Stop with a message, and exit status 2."""
+    Console(stderr=True).print(f"[red]error:[/red] {escape(message)}", highlight=False)
+    raise typer.Exit(2)
+
+
+@contextmanager
+def failing_clearly() -> Iterator[None]:
+    """Turn the library's own complaints into a message and exit status 2; anything else is a bug and shows its traceback."""
+    try:
+        yield
+    except (ValueError, TypeError, FileNotFoundError, FileExistsError, NotADirectoryError) as error:
+        fail(str(error))
+    except RuntimeError as error:
+        if type(error).__name__ != "DivergedError":
+            raise
+        fail(str(error))

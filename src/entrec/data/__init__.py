@@ -1,0 +1,27 @@
+"""Where images come from: a name, a folder, an archive or any `Dataset`, and how they are loaded in batches."""
+
+from entrec.data.batches import Batches, Draw, in_order
+from entrec.data.files import EXTENSIONS, CorruptImage, Files
+from entrec.data.held import Held
+from entrec.data.loader import Batch, loader
+from entrec.data.opening import NAMES, open_source
+from entrec.data.shapes import Rendered, render
+from entrec.data.source import Image, Source
+
+__all__ = [
+    "EXTENSIONS",
+    "NAMES",
+    "Batch",
+    "Batches",
+    "CorruptImage",
+    "Draw",
+    "Files",
+    "Held",
+    "Image",
+    "Rendered",
+    "Source",
+    "in_order",
+    "loader",
+    "open_source",
+    "render",
+]

@@ -1,0 +1,110 @@
+"""Images in files, decoded when they are asked for."""
+
+import io
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+from torch.utils.data import Dataset
+
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+GREY_MODES = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L")
+_UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error, zlib.error, Image.DecompressionBombError)
+
+
+class CorruptImage(ValueError):  # noqa: N818 - it says what the image is
+    """An image file that cannot be decoded: `name` says which, and `strict` whether the run must stop."""
+
+    def __init__(self, name: str, why: str, strict: bool = False) -> None:
+        super().__init__(name, why, strict)  # all of them: exceptions come back from workers by their arguments
+        self.name, self.why, self.strict = name, why, strict
+
+    def __str__(self) -> str:
+        return f"cannot decode the image {self.name}: {self.why}"
+
+
+class Files(Dataset[tuple[Tensor, int]]):
+    """Images by path, each decoded when it is read. A corrupt file is found only then.
+
+    Args:
+        paths: of the files, or their names in an archive.
+        labels: int64 (N,), or `None` for -1 everywhere.
+        channels: 3 makes every image RGB, 1 makes every image grey.
+        strict: whether a corrupt file must stop the run (`entrec.data.loader` otherwise leaves it out and names it).
+        contents: the bytes of each file, where it lies in memory instead.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        labels: Tensor | None = None,
+        channels: int = 3,
+        strict: bool = False,
+        contents: Sequence[bytes] | None = None,
+    ) -> None:
+        self.paths = list(paths)
+        self.labels = torch.full((len(self.paths),), -1) if labels is None else labels
+        self.channels, self.strict, self.contents = channels, strict, contents
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return self.decoded(index), int(self.labels[index])
+
+    def decoded(self, index: int) -> Tensor:
+        """The image, uint8 (C, H, W); `CorruptImage` where it cannot be decoded."""
+        content = self.paths[index] if self.contents is None else self.contents[index]
+        try:
+            return decode(content, self.channels)
+        except _UNREADABLE as error:
+            raise CorruptImage(self.paths[index], f"{error} ({type(error).__name__})", self.strict) from error
+
+    def read(self, index: int) -> Tensor | None:
+        """The image, or `None` where it cannot be decoded and the files are not strict."""
+        try:
+            return self.decoded(index)
+        except CorruptImage:
+            if self.strict:
+                raise
+            return None
+
+    def look(self, index: int) -> tuple[int, int, bool] | None:
+        """Height, width and whether it is grey, from the file's header alone; `None` where that cannot be read."""
+        try:
+            with _opened(self.paths[index] if self.contents is None else self.contents[index]) as image:
+                return image.height, image.width, image.mode in GREY_MODES
+        except _UNREADABLE:
+            return None
+
+
+def decode(content: str | Path | bytes, channels: int = 3) -> Tensor:
+    """The image in a file, or in a file's bytes, as uint8 (channels, H, W), the way up that its EXIF data say.
+
+    16-bit grey keeps its 8 high bits, palettes become the colours they stand for, and transparency is left out; of an
+    animation it is the first picture.
+    """
+    with _opened(content) as image:
+        ImageOps.exif_transpose(image, in_place=True)
+        return from_pil(image, channels)
+
+
+def from_pil(image: Image.Image, channels: int) -> Tensor:
+    """A PIL image as uint8 (channels, H, W), with 1 or 3 channels."""
+    if image.mode == "F":
+        raise ValueError("its pixels are floating-point numbers of unknown range; save it with 8 or 16 bits per channel")
+    if image.mode.startswith("I"):
+        image = Image.fromarray((np.asarray(image, dtype=np.int64).clip(0, 65535) >> 8).astype(np.uint8))
+    elif image.mode == "P":
+        image = image.convert("RGBA")  # first: a palette may hold transparency that RGB has no place for
+    pixels = torch.from_numpy(np.array(image.convert("L" if channels == 1 else "RGB")))
+    return pixels[None] if channels == 1 else pixels.permute(2, 0, 1).contiguous()
+
+
+def _opened(content: str | Path | bytes) -> Image.Image:
+    return Image.open(io.BytesIO(content) if isinstance(content, bytes) else content)

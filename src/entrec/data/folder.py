@@ -1,0 +1,152 @@
+"""A folder of images, nested as it may be: with or without splits, with or without labels."""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import torch
+
+from entrec.data.files import EXTENSIONS, CorruptImage, Files
+from entrec.data.held import Held
+from entrec.data.layout import Part, layout
+from entrec.data.source import IMAGENET_MEAN, IMAGENET_STD, Source, measured
+
+_HELD_SIDE, _HELD_BYTES = 96, 2**30  # what is loaded whole
+_LOOKED_AT = 64  # files per split whose headers say how large and how colourful the images are
+_USUAL_SIDE = 224
+
+
+class Listing(NamedTuple):
+    """Images by name inside their folder (parts separated by `/`), by path, and by their bytes where those are in memory."""
+
+    title: str
+    names: Sequence[str]
+    paths: Sequence[str]
+    contents: Sequence[bytes] | None = None
+
+
+def open_folder(folder: Path, *, image_size: int | None = None, labels: bool | None = None, strict: bool = False) -> Source:
+    """The images in a folder and all its sub-folders, sorted by path; see `entrec.data.layout.layout` for splits and labels.
+
+    Hidden files and folders are passed over, and so are the run directories of entrec; `from_listing` says what is loaded.
+    """
+    if is_run(folder):
+        raise ValueError(f"{folder} is a run directory of entrec, not a folder of images")
+    names = listed(folder)
+    return from_listing(Listing(str(folder), names, [str(folder / name) for name in names]), image_size, labels, strict)
+
+
+def listed(folder: Path) -> list[str]:
+    """The images under a folder as sorted paths inside it, with `/` between parts; no file is opened or asked for its size."""
+    found: list[str] = []
+    pending, linked = [("", str(folder))], {os.path.realpath(folder)}
+    while pending:
+        inside, path = pending.pop()
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                if not entry.is_dir():
+                    if entry.name.lower().endswith(EXTENSIONS):
+                        found.append(inside + entry.name)
+                elif not is_run(Path(entry.path)):
+                    target = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+                    if target in linked:  # links may make a circle: each is followed once
+                        continue
+                    linked.add(target)
+                    pending.append((f"{inside}{entry.name}/", entry.path))
+    return sorted(found)
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is the run directory of an entrec training."""
+    return (folder / "config.yaml").is_file() and (folder / "checkpoints").is_dir()
+
+
+def from_listing(listing: Listing, image_size: int | None = None, labels: bool | None = None, strict: bool = False) -> Source:
+    """The source of a listing of images.
+
+    The headers of at most 64 images per split, evenly spaced, say what they are. If all are grey, images have one channel,
+    else three. If all have one size of at most 96 pixels a side and the whole takes at most 1 GiB, it is loaded into memory
+    (unless another size turns up on the way), without the files that cannot be decoded, and the mean and standard deviation
+    of the training pixels are measured. Otherwise files are decoded when they are needed, ImageNet's mean and standard
+    deviation are taken (their averages for grey images), and a view's side is the median image's, 224 at the most.
+    """
+    if not listing.names:
+        raise FileNotFoundError(
+            f"no images in {listing.title} or its sub-folders; looked for {', '.join(EXTENSIONS)} (any case)"
+        )
+    found = layout(listing.names, labels)
+    splits = [_files(listing, part, strict) for part in (found.train, found.test) if part is not None]
+    looks = [look for files in splits for look in _looked_at(files)]
+    channels = 1 if looks and all(grey for _, _, grey in looks) else 3
+    for files in splits:
+        files.channels = channels
+    sizes = [(height, width) for height, width, _ in looks]
+    held = _loaded(splits, sizes[0]) if len(set(sizes)) == 1 and max(sizes[0]) <= _HELD_SIDE else None
+    name = Path(listing.title).resolve().name
+    if held is not None:
+        train, *rest = held
+        mean, std = measured(train.images)
+        side = image_size or min(train.images.shape[2:])
+        return Source(name, train, rest[0] if rest else None, found.classes, channels, side, mean, std)
+    side = image_size or _side(sizes)
+    mean, std = (IMAGENET_MEAN, IMAGENET_STD) if channels == 3 else ((sum(IMAGENET_MEAN) / 3,), (sum(IMAGENET_STD) / 3,))
+    return Source(name, splits[0], splits[1] if len(splits) > 1 else None, found.classes, channels, side, mean, std)
+
+
+def _files(listing: Listing, part: Part, strict: bool) -> Files:
+    contents = None if listing.contents is None else [listing.contents[i] for i in part.places]
+    return Files([listing.paths[i] for i in part.places], part.labels, strict=strict, contents=contents)
+
+
+def _looked_at(files: Files) -> list[tuple[int, int, bool]]:
+    places = range(0, len(files), -(-len(files) // _LOOKED_AT))
+    return [look for place in places if (look := files.look(place)) is not None]
+
+
+def _side(sizes: list[tuple[int, int]]) -> int:
+    """The side of a view of images of these sizes: a multiple of 32, which every backbone takes."""
+    shorter = int(median([min(size) for size in sizes])) if sizes else _USUAL_SIDE
+    return max(32, min(_USUAL_SIDE, shorter // 32 * 32))
+
+
+def _loaded(splits: Sequence[Files], size: tuple[int, int]) -> list[Held] | None:
+    """The splits in memory, or `None` where they are too large or not of one size after all."""
+    if sum(map(len, splits)) * splits[0].channels * size[0] * size[1] > _HELD_BYTES:
+        return None
+    held = [_load(files, size) for files in splits]
+    return [split for split in held if split is not None] if None not in held else None
+
+
+def _load(files: Files, size: tuple[int, int]) -> Held | None:
+    images = torch.empty(len(files), files.channels, *size, dtype=torch.uint8)
+
+    def load(places: range) -> tuple[list[int], list[int]]:
+        """Fill in these images; return the places of corrupt ones and of those of another size."""
+        corrupt, other = [], []
+        for place in places:
+            image = files.read(place)
+            if image is None:
+                corrupt.append(place)
+            elif image.shape != images.shape[1:]:
+                other.append(place)
+            else:
+                images[place] = image
+        return corrupt, other
+
+    step = 500
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        reports = list(pool.map(load, [range(i, min(i + step, len(files))) for i in range(0, len(files), step)]))
+    if any(other for _, other in reports):
+        return None
+    corrupt = [place for places, _ in reports for place in places]
+    if len(corrupt) == len(files):
+        raise CorruptImage(files.paths[0], f"and so for all {len(files)} images of this split")
+    keep = torch.ones(len(files), dtype=torch.bool)
+    keep[corrupt] = False
+    skipped = tuple(files.paths[place] for place in corrupt)
+    return Held(images[keep] if corrupt else images, files.labels[keep], skipped)

@@ -1,0 +1,84 @@
+"""The paper's methods: each file says which branches, which surrogate, which loss and which defaults.
+
+A method is an `nn.Module` whose `forward(views)` returns a `Step`; `measure(step)` gives the two terms of the bound in nats.
+State changes are calls: `update(step, progress)` after the optimiser's step, where a method has a teacher, a queue or a bank;
+`before_step(progress)` between the gradients and the optimiser; `begin_epoch(project, generator)` where it clusters.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from torch import nn
+
+from entrec.estimators import ERObjective
+from entrec.methods import byol, cmc, deepcluster, dino, ir, moco, simclr, swav
+from entrec.methods.byol import BYOL
+from entrec.methods.cmc import CMC
+from entrec.methods.deepcluster import DeepCluster
+from entrec.methods.dino import DINO
+from entrec.methods.ir import IR
+from entrec.methods.moco import MoCo
+from entrec.methods.simclr import SimCLR
+from entrec.methods.step import Progress, Step, Views
+from entrec.methods.swav import SwAV
+
+__all__ = [
+    "BYOL",
+    "CMC",
+    "DINO",
+    "IR",
+    "METHODS",
+    "DeepCluster",
+    "Entry",
+    "Method",
+    "MoCo",
+    "Progress",
+    "SimCLR",
+    "Step",
+    "SwAV",
+    "Views",
+]
+
+
+class Method(Protocol):
+    """What the trainer asks of a method, beside being an `nn.Module`."""
+
+    encoder: nn.Module
+
+    def __call__(self, views: Views) -> Step:
+        """One step's loss and what it was made of."""
+
+    def measure(self, step: Step) -> ERObjective:
+        """The two terms of the bound in nats."""
+
+
+class Entry(NamedTuple):
+    """A method by its name.
+
+    Args:
+        options: its settings, a frozen dataclass.
+        defaults: the settings for features of a width, at small image sizes or not.
+        build: the module.
+        recipe: the augmentations that it was published with.
+        per_image: it keeps something for each image of the data set, so `build` wants to know how many there are.
+        views: how many full-size views a step takes where the options do not say.
+    """
+
+    options: type[Any]
+    defaults: Callable[[int, bool], Any]
+    build: Callable[..., nn.Module]
+    recipe: str
+    per_image: bool = False
+    views: int = 2
+
+
+METHODS: dict[str, Entry] = {
+    "simclr": Entry(simclr.Options, simclr.defaults, SimCLR, simclr.RECIPE),
+    "cmc": Entry(cmc.Options, cmc.defaults, CMC, cmc.RECIPE),
+    "ir": Entry(ir.Options, ir.defaults, IR, ir.RECIPE, per_image=True, views=1),
+    "moco": Entry(moco.Options, moco.defaults, MoCo, moco.RECIPE),
+    "deepcluster": Entry(deepcluster.Options, deepcluster.defaults, DeepCluster, deepcluster.RECIPE, per_image=True),
+    "swav": Entry(swav.Options, swav.defaults, SwAV, swav.RECIPE),
+    "byol": Entry(byol.Options, byol.defaults, BYOL, byol.RECIPE),
+    "dino": Entry(dino.Options, dino.defaults, DINO, dino.RECIPE),
+}

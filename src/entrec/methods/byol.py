@@ -1,0 +1,77 @@
+"""BYOL (Grill et al., 2020): the student's predictor finds the teacher's projection of the other view."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+from entrec.branches.ema import Teacher, cosine_ema
+from entrec.branches.heads import mlp
+from entrec.estimators import ERObjective
+from entrec.estimators.entropy import Estimator
+from entrec.losses import BYOLLoss
+from entrec.methods.continuous import MEASURED, ContinuousER
+from entrec.methods.step import Progress, Step, Views, each
+
+RECIPE = "byol"
+
+
+@dataclass(frozen=True)
+class Options:
+    """BYOL's heads (4096 wide for 2048 features, 256 out) and the ER paper's EMA and kappa.
+
+    Args:
+        ema: how slowly the teacher follows; 0: it is last step's student; None: it is the student itself, without gradient.
+        schedule: `"constant"`, as in the ER paper's ablation; `"cosine"` raises the EMA to 1 over the run, as BYOL did.
+    """
+
+    kappa: float = 10.0
+    estimator: Estimator = "plugin"
+    weight: float = 1.0
+    views: int = 2
+    ema: float | None = 0.99
+    schedule: Literal["constant", "cosine"] = "constant"
+    hidden: int = 4096
+    dim: int = 256
+
+
+def defaults(width: int, small: bool) -> Options:
+    """For features of this width."""
+    return Options(hidden=2 * width)
+
+
+class BYOL(nn.Module):
+    """Student with predictor, teacher; with `er` the student's entropy joins, before the predictor."""
+
+    def __init__(self, encoder: nn.Module, width: int, options: Options, er: bool, gather: bool) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.projector = mlp(width, options.hidden, options.dim)
+        self.predictor = mlp(options.dim, options.hidden, options.dim)
+        self.teacher = None if options.ema is None else Teacher(nn.Sequential(self.encoder, self.projector))
+        self.ema, self.schedule = options.ema, options.schedule
+        self.er = ContinuousER(options.kappa, options.estimator, options.weight, gather)
+        self.loss = None if er else BYOLLoss(validate=False)
+
+    def forward(self, views: Views) -> Step:
+        """All views predict the teacher's projections of the others."""
+        features = each(self.encoder, views.images)
+        z = each(self.projector, features)
+        predictions = each(self.predictor, z)
+        full = views.images[: views.full]
+        with torch.no_grad():
+            targets = tuple(x.detach() for x in z[: views.full]) if self.teacher is None else each(self.teacher, full)
+        step = Step(z[0], features[0].detach(), z, targets, predictions)
+        loss = self.er.pairs(step).loss if self.loss is None else self.loss(predictions, targets)
+        return step._replace(loss=loss)
+
+    def measure(self, step: Step) -> ERObjective:
+        """Entropy of the student, in the teacher's space, and reconstruction of the teacher, in nats."""
+        return self.er.pairs(step, MEASURED)
+
+    def update(self, step: Step, progress: Progress) -> None:
+        """The teacher follows the student."""
+        if self.teacher is not None and self.ema is not None:
+            ema = cosine_ema(self.ema, *progress) if self.schedule == "cosine" else self.ema
+            self.teacher.update(nn.Sequential(self.encoder, self.projector), ema)

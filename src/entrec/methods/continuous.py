@@ -1,0 +1,51 @@
+"""ER on continuous projections, as every method on the sphere uses it: in the loss, and to measure."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from entrec.estimators import ERObjective, VonMisesFisher, er_objective, kde_entropy, reconstruction
+from entrec.estimators.entropy import Estimator
+from entrec.methods.step import Step
+
+
+@dataclass(frozen=True)
+class ContinuousER:
+    """The ER objective on the sphere with one von Mises-Fisher density for reconstruction and kernel.
+
+    Args:
+        kappa: its concentration; the paper takes the inverse of the method's temperature.
+        estimator: of the entropy.
+        weight: lambda, of the reconstruction.
+        gather: all ranks' rows as one batch.
+    """
+
+    kappa: float
+    estimator: Estimator
+    weight: float
+    gather: bool
+
+    def pairs(self, step: Step, estimator: Estimator | None = None) -> ERObjective:
+        """Over all pairs of views, a teacher's or a predictor's included."""
+        return er_objective(
+            step.student,
+            VonMisesFisher(self.kappa),
+            estimator=estimator or self.estimator,
+            weight=self.weight,
+            targets=step.targets or None,
+            predictions=step.sources or None,
+            gather_distributed=self.gather,
+            validate=False,
+        )
+
+    def one_way(self, query: Tensor, target: Tensor, estimator: Estimator | None = None) -> ERObjective:
+        """The queries' entropy, and the reconstruction of one target from each."""
+        density = VonMisesFisher(self.kappa)
+        entropy = kde_entropy(query, density, estimator or self.estimator, gather_distributed=self.gather, validate=False)
+        # A mean over rows: over equal ranks, DDP's averaging makes it the whole batch's.
+        rec = reconstruction(target.detach(), query, density, validate=False)
+        return ERObjective(-(entropy + self.weight * rec), entropy, rec)
+
+
+MEASURED: Literal["joe"] = "joe"  # measurements are Joe's: the plug-in is an objective, not an estimate

@@ -1,0 +1,111 @@
+"""DINO (Caron et al., 2021): self-distillation of centred and sharpened softmax outputs, with multi-crop."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from entrec.branches.centring import Centre, teacher_probabilities
+from entrec.branches.ema import Teacher, cosine_ema
+from entrec.branches.heads import DINOHead
+from entrec.estimators import ERObjective, discrete_er_objective
+from entrec.losses import DINOLoss
+from entrec.methods.continuous import MEASURED, ContinuousER
+from entrec.methods.step import Progress, Step, Views, together
+
+RECIPE = "dino"
+
+
+@dataclass(frozen=True)
+class Options:
+    """DINO's: temperatures 0.1 and 0.04, centre momentum 0.9, EMA 0.996 rising to 1, 65,536 codes, a bottleneck of 256.
+
+    Args:
+        ema: how slowly the teacher follows; 0: it is last step's student; None: it is the student itself, without gradient.
+        centring: subtract the running mean of the teacher's logits; the ER paper trains without it.
+        estimator: of ER's entropy: `"discrete"` of the student's codes, or `"joe"` and `"plugin"` of its bottleneck.
+        codes: outputs of the head.
+        small_crops: further views, of a part of the image and a smaller size, that only the student sees.
+    """
+
+    temperature: float = 0.1
+    teacher_temperature: float = 0.04
+    kappa: float = 10.0
+    estimator: Literal["discrete", "joe", "plugin"] = "discrete"
+    weight: float = 1.0
+    views: int = 2
+    small_crops: int = 8
+    ema: float | None = 0.996
+    schedule: Literal["constant", "cosine"] = "cosine"
+    centring: bool = True
+    centre_momentum: float = 0.9
+    codes: int = 65536
+    hidden: int = 2048
+    bottleneck: int = 256
+
+
+def defaults(width: int, small: bool) -> Options:
+    """For features of this width; small images: no small crops, 1024 codes, and EMA 0.99, as their runs are short."""
+    if small:
+        return Options(small_crops=0, ema=0.99, codes=1024, hidden=2 * width, bottleneck=128)
+    return Options(hidden=max(2048, width))
+
+
+class DINO(nn.Module):
+    """Student and teacher with a head each; with `er` the student's entropy joins, of its codes or of its bottleneck."""
+
+    def __init__(self, encoder: nn.Module, width: int, options: Options, er: bool, gather: bool) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = DINOHead(width, options.hidden, options.bottleneck, options.codes)
+        self.teacher = None if options.ema is None else Teacher(nn.Sequential(self.encoder, self.head))
+        self.centre = Centre(options.codes, options.centre_momentum)
+        self.options, self.gather, self.with_er = options, gather, er
+        self.continuous = None
+        if er and options.estimator != "discrete":
+            self.continuous = ContinuousER(options.kappa, options.estimator, options.weight, gather)
+        self.loss = DINOLoss(options.temperature, validate=False)
+
+    def forward(self, views: Views) -> Step:
+        """The student's codes of every view against the teacher's of the other full-size ones."""
+        features = together(self.encoder, views.images)
+        outputs = self.head(torch.cat(features))
+        with torch.no_grad():
+            full = torch.cat(views.images[: views.full])
+            teacher = self.teacher(full) if self.teacher is not None else self.head(self.encoder(full))
+        if self.continuous is not None:
+            z, targets = outputs.bottleneck.chunk(len(features)), teacher.bottleneck.chunk(views.full)
+        else:
+            centre = self.centre.value if self.options.centring else torch.zeros_like(self.centre.value)
+            probabilities = teacher_probabilities(teacher.logits, centre, self.options.teacher_temperature)
+            z, targets = outputs.logits.chunk(len(features)), probabilities.chunk(views.full)
+        step = Step(z[0], features[0].detach(), tuple(z), tuple(targets), kept=(teacher.logits.detach(),))
+        return step._replace(loss=self._loss(step))
+
+    def _loss(self, step: Step) -> Tensor:
+        if self.with_er:
+            return self._objective(step, None).loss
+        found: Tensor = self.loss(step.student, step.targets)
+        return found
+
+    def _objective(self, step: Step, estimator: Literal["joe"] | None) -> ERObjective:
+        if self.continuous is not None:
+            return self.continuous.pairs(step, estimator)
+        o = self.options
+        return discrete_er_objective(
+            step.student, o.temperature, o.weight, targets=step.targets, gather_distributed=self.gather, validate=False
+        )
+
+    def measure(self, step: Step) -> ERObjective:
+        """Entropy of the student's codes (or bottleneck) and reconstruction of the teacher's, in nats."""
+        return self._objective(step, MEASURED)
+
+    def update(self, step: Step, progress: Progress) -> None:
+        """The centre moves towards this batch's mean, the teacher towards the student."""
+        if self.options.centring:
+            self.centre.update(step.kept[0])
+        if self.teacher is not None and self.options.ema is not None:
+            base = self.options.ema
+            ema = cosine_ema(base, *progress) if self.options.schedule == "cosine" else base
+            self.teacher.update(nn.Sequential(self.encoder, self.head), ema)

@@ -1,0 +1,57 @@
+"""Everything that the next step reads, in one file that is there whole or not at all."""
+
+import pickle
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from entrec.training.run import write_atomically
+
+FORMAT = 1
+
+
+class Place(NamedTuple):
+    """Where in a run a checkpoint was taken: optimiser steps done, the epoch that comes next, its first batch."""
+
+    step: int
+    epoch: int
+    batch: int
+
+
+class Content(NamedTuple):
+    """What a checkpoint holds.
+
+    Args:
+        place: where in the run.
+        config: the run's settings, complete.
+        facts: what must be known of the data to use the encoder without them: channels, mean, std, classes.
+        parts: state dicts by name: method, optimizer, probe, probe_optimizer.
+    """
+
+    place: Place
+    config: dict[str, Any]
+    facts: dict[str, Any]
+    parts: dict[str, Any]
+
+
+def save(path: Path, content: Content) -> None:
+    """Write a checkpoint.
+
+    No RNG state: all draws of a run follow from its seed and their place in it (`draws`).
+    """
+    plain = {"format": FORMAT, **content._asdict(), "place": tuple(content.place)}
+    write_atomically(path, lambda temporary: torch.save(plain, temporary))
+
+
+def load(path: Path) -> Content:
+    """Read a checkpoint; nothing but tensors and plain values is ever unpickled."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no checkpoint {path}")
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        raise ValueError(f"{path} is no checkpoint of entrec's, or is damaged: {error}") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise ValueError(f"{path} is no checkpoint of entrec's, or of another version of it (format {FORMAT} is wanted)")
+    return Content(Place(*content["place"]), content["config"], content["facts"], content["parts"])

@@ -1,0 +1,71 @@
+"""The trained encoder back from a run or a checkpoint, without the data that it was trained on."""
+
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from torch import Tensor
+
+from entrec import checks
+from entrec.branches.backbones import Backbone, build_backbone
+from entrec.data import Source
+from entrec.training import checkpoint
+from entrec.training.run import Run, open_run
+from entrec.views.augment import Augment
+from entrec.views.recipe import recipe
+
+Who = Literal["student", "teacher"]
+# Where a method's state dict keeps each: teachers are a copy of the encoder followed by a head.
+_PREFIX = {"student": "encoder.", "teacher": "teacher.module.0."}
+
+
+class Encoder(NamedTuple):
+    """A trained encoder, and what must be known to use it.
+
+    Args:
+        backbone: with the trained weights, in eval mode.
+        config: the run's settings.
+        facts: of its data.
+        who: the student's weights or the teacher's.
+    """
+
+    backbone: Backbone
+    config: dict[str, Any]
+    facts: dict[str, Any]
+    who: Who
+
+    def prepare(self, images: Tensor) -> Tensor:
+        """From uint8 images (k, C, H, W) to what the encoder takes: the evaluation view."""
+        size = self.config["image_size"]
+        return Augment(recipe("none", size, 1), self.facts["mean"], self.facts["std"]).plain(images, size)
+
+
+def facts_of(source: Source) -> dict[str, Any]:
+    """What a checkpoint remembers of the data."""
+    return {
+        "name": source.name,
+        "channels": source.channels,
+        "mean": tuple(source.mean),
+        "std": tuple(source.std),
+        "classes": tuple(source.classes),
+    }
+
+
+def load_encoder(run: Run | Path | str, who: Who = "student") -> Encoder:
+    """The encoder of a run's last checkpoint, or of a checkpoint file.
+
+    Raises:
+        ValueError: the method has no teacher, or the file is no checkpoint.
+    """
+    checks.choice("who", who, Who)
+    path = Path(run) if isinstance(run, str | Path) else run.folder
+    file = path if path.suffix == ".ckpt" else open_run(path).checkpoint
+    content = checkpoint.load(file)
+    prefix = _PREFIX[who]
+    weights = {k.removeprefix(prefix): v for k, v in content.parts["method"].items() if k.startswith(prefix)}
+    if not weights:
+        method = content.config["method"]
+        raise ValueError(f"{file} holds no {who}: {method} has none{' at this setting' if who == 'teacher' else ''}")
+    backbone = build_backbone(content.config["backbone"], content.facts["channels"], content.config["image_size"])
+    backbone.module.load_state_dict(weights)
+    backbone.module.eval()
+    return Encoder(backbone, content.config, content.facts, who)

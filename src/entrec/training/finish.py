@@ -1,0 +1,77 @@
+"""The end of a run: the encoder for other people's code, its scores, and the summary."""
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from statistics import fmean
+from typing import Any
+
+from rich.console import Console
+
+from entrec.evaluation.scores import Evaluation, score
+from entrec.training.images import single
+from entrec.training.loop import Loop
+from entrec.training.run import write_summary
+from entrec.training.runs import write_encoder
+
+_MEASURED = ("entropy", "reconstruction", "er_bound", "samples_per_second")
+_PACKAGES = ("entrec", "torch", "torchvision", "lightning", "timm")
+
+
+def finish(loop: Loop, seconds: float, console: Console | None) -> None:
+    """Write encoder.safetensors and summary.json, and show the scores."""
+    settings, run = loop.settings, loop.run
+    write_encoder(run, overwrite=True)
+    evaluation = _evaluation(loop)
+    last = [row for row in run.metrics if row["epoch"] == settings.epochs - 1]
+    summary: dict[str, Any] = {
+        "method": settings.method,
+        "objective": "er" if settings.er else "own",
+        "dataset": loop.parts.source.name,
+        "epochs": settings.epochs,
+        "batch_size": settings.batch_size,
+        "ema": settings.options.get("ema"),
+        "seed": settings.seed,
+        "knn_top1": None if evaluation is None else evaluation.knn.accuracy,
+        "linear_top1": None if evaluation is None else evaluation.linear.accuracy,
+        **{key: _mean(key, last) for key in _MEASURED},
+        "protocols": [] if evaluation is None else [f"{x.name}: {x.protocol}" for x in evaluation.scores],
+        "few_labels": {} if evaluation is None else {x.name: x.accuracy for x in evaluation.few},
+        "skipped": sorted(loop.skipped),
+        "wall_seconds": seconds,
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
+    }
+    write_summary(run, summary)
+    if console is not None:
+        for x in () if evaluation is None else evaluation.scores:
+            console.print(f"{x.name} {x.accuracy:.1%}  ({x.protocol})", highlight=False)
+        if loop.skipped:
+            console.print(f"{len(loop.skipped)} corrupt images were skipped; summary.json names them", highlight=False)
+        console.print(f"{seconds:.0f} s. The run is in {run.folder}, its encoder in encoder.safetensors", highlight=False)
+
+
+def _evaluation(loop: Loop) -> Evaluation | None:
+    source = loop.parts.source
+    if not source.classes or source.test is None:
+        return None
+    return score(
+        loop.parts.backbone.module,
+        single(source.train),
+        single(source.test),
+        loop.plain,
+        len(source.classes),
+        few=source.name == "digits",
+        device=loop.fabric.device,
+        workers=loop.settings.workers,
+    )
+
+
+def _mean(key: str, rows: list[dict[str, float]]) -> float | None:
+    values = [row[key] for row in rows if key in row]
+    return fmean(values) if values else None
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,222 @@
+"""The loop: views, loss, backward, optimiser, the method's own updates; rows, checkpoints, and the way back from one."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from entrec.evaluation.features import extract
+from entrec.evaluation.knn import knn_accuracy
+from entrec.methods import Progress, Step, Views
+from entrec.training import checkpoint
+from entrec.training.assemble import Parts, optimizer_of
+from entrec.training.checkpoint import Place
+from entrec.training.draws import generator_of, seed_of
+from entrec.training.encoders import facts_of
+from entrec.training.feed import Fed, Feed
+from entrec.training.images import single, some
+from entrec.training.log import Log
+from entrec.training.probe import OnlineProbe
+from entrec.training.run import Run
+from entrec.training.schedule import warmup_cosine
+
+_KNN_BANK = 10_000  # images of the training set that an online kNN score compares with, at the most
+
+
+class DivergedError(RuntimeError):
+    """The loss is no number any more."""
+
+
+class Loop:
+    """A run in progress; `state()` is all that the next step reads.
+
+    Args:
+        fabric: device, ranks and precision, launched.
+        parts: of the run.
+        run: its folder.
+    """
+
+    def __init__(self, fabric: Fabric, parts: Parts, run: Run) -> None:
+        self.fabric, self.parts, self.run, self.settings = fabric, parts, run, parts.settings
+        self.method: Any = parts.method
+        source, settings = parts.source, parts.settings
+        ranks = fabric.world_size
+        self.feed = Feed(
+            source, parts.augment, settings.batch_size // ranks, settings.seed, fabric.device, fabric.global_rank, ranks,
+            settings.workers,
+        )  # fmt: skip
+        self.total = settings.epochs * len(self.feed)
+        self.optimizer: Optimizer = optimizer_of(settings, parts.method)
+        self.peaks = [group["lr"] for group in self.optimizer.param_groups]
+        self.probe = OnlineProbe(parts.backbone.width, len(source.classes)) if source.classes else None
+        self.place = Place(0, 0, 0)
+        self.skipped: set[str] = set()
+        self._prepare()
+        self.bad = torch.tensor(-1, device=fabric.device)  # the first step whose loss was no number
+
+    def _prepare(self) -> None:
+        """Move everything to the device, and behind DistributedDataParallel where there are several."""
+        fabric = self.fabric
+        if fabric.device.type == "cuda":
+            self.parts.method.to(memory_format=torch.channels_last)
+            if fabric.world_size > 1:
+                nn.SyncBatchNorm.convert_sync_batchnorm(self.parts.method)
+        if self.settings.compile:
+            self.parts.backbone.module.compile()
+        self.model: Any
+        self.model, self.stepper = fabric.setup(self.parts.method, self.optimizer)
+        if self.probe is not None:
+            self.probe_model, self.probe_stepper = fabric.setup(self.probe, self.probe.optimizer())
+
+    def state(self) -> dict[str, Any]:
+        """The state dicts of everything that learns or remembers."""
+        parts = {"method": self.parts.method.state_dict(), "optimizer": self.optimizer.state_dict()}
+        if self.probe is not None:
+            parts |= {"probe": self.probe.state_dict(), "probe_optimizer": self.probe_stepper.state_dict()}
+        return parts
+
+    def restore(self, place: Place, parts: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.parts.method.load_state_dict(parts["method"])
+        self.optimizer.load_state_dict(parts["optimizer"])
+        if self.probe is not None:
+            self.probe.load_state_dict(parts["probe"])
+            self.probe_stepper.load_state_dict(parts["probe_optimizer"])
+        self.place = place
+
+    def fit(self, log: Log | None) -> Iterator[int]:
+        """Train to the end; yields the number of each epoch that is over, after its checkpoint."""
+        log_every, started = self.settings.log_every, (time.perf_counter(), self.place.step)
+        while self.place.epoch < self.settings.epochs:
+            epoch = self.place.epoch
+            if self.place.batch == 0:
+                self._begin_epoch(epoch)
+            weights = getattr(self.method, "weights", None)
+            for fed in self.feed.epoch(epoch, self.place.batch, weights):
+                row = self._one_step(fed, measured=self.place.step % log_every == 0)
+                self.place = Place(self.place.step + 1, epoch, self.place.batch + 1)
+                if fed.skipped:
+                    self._count_skipped(fed.skipped, log)
+                if row is not None:
+                    numbers = self._numbers(row)
+                    now = (time.perf_counter(), self.place.step)
+                    rate = (now[1] - started[1]) * self.settings.batch_size / (now[0] - started[0])
+                    started = now
+                    if log is not None:
+                        where = {"step": self.place.step, "epoch": epoch}
+                        log.row({**where, **numbers, "samples_per_second": rate}, self.settings.epochs)
+                every = self.settings.checkpoint_every
+                if every and self.place.step % every == 0:
+                    self.save()
+            self.place = Place(self.place.step, epoch + 1, 0)
+            self.save()
+            yield epoch
+            started = (time.perf_counter(), self.place.step)
+
+    def _begin_epoch(self, epoch: int) -> None:
+        if hasattr(self.method, "begin_epoch"):
+            generator = generator_of(self.fabric.device, self.settings.seed, 3, epoch)
+            self.method.begin_epoch(self._project, generator)
+
+    def _project(self, module: nn.Module) -> Tensor:
+        return extract(module, single(self.parts.source.train), self.plain, device=self.fabric.device).values.to(
+            self.fabric.device
+        )
+
+    def plain(self, images: Tensor) -> Tensor:
+        """The deterministic view that evaluation and clustering see."""
+        assert self.settings.image_size is not None  # filled in by `assemble`
+        return self.parts.augment.plain(images, self.settings.image_size)
+
+    def _one_step(self, fed: Fed, measured: bool) -> dict[str, Tensor] | None:
+        """One update; at a log point the row that describes it, still on the device."""
+        done = self.place.step
+        progress = Progress(done, self.total)
+        torch.manual_seed(seed_of(self.settings.seed, 2, done, self.fabric.global_rank))
+        warmup = round(self.settings.warmup * self.total)
+        factor = warmup_cosine(done, warmup, self.total)
+        for group, peak in zip(self.optimizer.param_groups, self.peaks, strict=True):
+            group["lr"] = peak * factor
+        step: Step = self.model(Views(self._in_memory_format(fed.images), fed.places, self.parts.augment.recipe.full))
+        self.fabric.backward(step.loss)
+        if hasattr(self.method, "before_step"):
+            self.method.before_step(progress)
+        self.stepper.step()
+        self.stepper.zero_grad(set_to_none=True)
+        if hasattr(self.method, "update"):
+            self.method.update(step, progress)
+        loss = step.loss.detach()
+        self.bad = torch.where((self.bad < 0) & ~loss.isfinite(), done, self.bad)
+        top1 = self._probe_step(step.features, fed.labels)
+        return self._row(step, factor, top1) if measured else None
+
+    def _probe_step(self, features: Tensor, labels: Tensor) -> Tensor | None:
+        if self.probe is None:
+            return None
+        loss, top1 = self.probe_model(features, labels)
+        self.fabric.backward(loss)
+        self.probe_stepper.step()
+        self.probe_stepper.zero_grad(set_to_none=True)
+        found: Tensor = top1
+        return found
+
+    def _row(self, step: Step, factor: float, top1: Tensor | None) -> dict[str, Tensor]:
+        with torch.no_grad():
+            terms = self.method.measure(step)
+        found = {
+            "rate": torch.tensor(self.peaks[0] * factor),
+            "loss": step.loss.detach(),
+            "entropy": terms.entropy,
+            "reconstruction": terms.reconstruction,
+            "er_bound": terms.entropy + terms.reconstruction,
+        }
+        return found if top1 is None else {**found, "probe_top1": top1}
+
+    def _numbers(self, row: dict[str, Tensor]) -> dict[str, float]:
+        """The row on the host, by one look at the device, which also tells whether all losses have been numbers."""
+        first_bad, *values = torch.stack([x.to(self.fabric.device, torch.float64) for x in (self.bad, *row.values())]).tolist()
+        self._stop_if_bad(int(first_bad))
+        return dict(zip(row, values, strict=True))
+
+    def _stop_if_bad(self, step: int) -> None:
+        if step < 0:
+            return
+        last = self.run.checkpoint
+        where = f"the last good checkpoint is {last}" if last.is_file() else "there is no checkpoint yet"
+        raise DivergedError(
+            f"the loss was NaN or infinite at step {step + 1} (epoch {step // len(self.feed) + 1}); {where}. "
+            "A lower --rate, or --precision 32, may help"
+        )
+
+    def save(self) -> None:
+        """Write the checkpoint, unless what it would hold is broken."""
+        self._stop_if_bad(int(self.bad))
+        if self.fabric.is_global_zero:
+            content = checkpoint.Content(self.place, self.settings.flat(), facts_of(self.parts.source), self.state())
+            checkpoint.save(self.run.checkpoint, content)
+        self.fabric.barrier()
+
+    def knn(self) -> float | None:
+        """Online kNN accuracy on the test split, where there are labels."""
+        source, classes = self.parts.source, len(self.parts.source.classes)
+        if not classes or source.test is None:
+            return None
+        encoder, device = self.parts.backbone.module, self.fabric.device
+        train = extract(encoder, some(single(source.train), _KNN_BANK), self.plain, device=device)
+        return knn_accuracy(train, extract(encoder, single(source.test), self.plain, device=device), classes=classes)
+
+    def _count_skipped(self, names: tuple[str, ...], log: Log | None) -> None:
+        new = [name for name in names if name not in self.skipped]
+        self.skipped.update(new)
+        if log is not None:
+            for name in new:
+                log.say(f"skipped a corrupt image: {name}")
+
+    def _in_memory_format(self, images: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        if self.fabric.device.type != "cuda":
+            return images
+        return tuple(x.contiguous(memory_format=torch.channels_last) for x in images)

@@ -1,0 +1,190 @@
+"""What a run is asked to do: typed, checked, and written to its folder as it was understood."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import yaml
+
+from entrec.methods import METHODS, Entry
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything about a run but the method's own options.
+
+    Args:
+        method: one of the eight.
+        er: the ER objective in place of the method's loss.
+        data: a name (shapes, digits, cifar10, ...), a folder of images, or an archive of one.
+        epochs: passes over the data.
+        batch_size: images in a step, over all devices.
+        seed: of every random draw.
+        backbone: a timm or torchvision model, or `tiny`; None: what suits the data.
+        image_size: side of a full-size view; None: what suits the data.
+        recipe: the augmentations (simclr, byol, moco, swav, dino, none); None: the method's own.
+        labels: take folders for classes, or not; None: look.
+        optimizer: `lars` (as published), `sgd` or `adamw`.
+        rate: learning rate for 256 images in a batch, to which it is in proportion.
+        weight_decay: not of biases and norms.
+        warmup: part of the run in which the learning rate rises.
+        precision: `32` or `bf16`; None: bf16 on a GPU that has it.
+        device: `cpu`, `cuda` or `auto`.
+        devices: how many processes, one device each.
+        gather: batch-coupled losses see all devices' rows as one batch; otherwise one estimate per device, averaged.
+        workers: processes that decode images, per device.
+        compile: compile the encoder (worth it on a GPU for runs of more than a few minutes).
+        log_every: steps between two rows of metrics.csv.
+        evaluate_every: epochs between two kNN scores.
+        checkpoint_every: steps between two checkpoints; one is written at the end of each epoch anyway.
+        strict: stop at a corrupt image instead of going on without it.
+        wandb: send the metrics to Weights & Biases too, if that is installed.
+        options: the method's own settings that were given.
+    """
+
+    method: str
+    er: bool = False
+    data: str = "shapes"
+    epochs: int = 100
+    batch_size: int = 256
+    seed: int = 0
+    backbone: str | None = None
+    image_size: int | None = None
+    recipe: str | None = None
+    labels: bool | None = None
+    optimizer: Literal["lars", "sgd", "adamw"] = "lars"
+    rate: float | None = None
+    weight_decay: float | None = None
+    warmup: float = 0.1
+    precision: Literal["32", "bf16"] | None = None
+    device: str = "auto"
+    devices: int = 1
+    gather: bool = True
+    workers: int = 4
+    compile: bool = False
+    log_every: int = 10
+    evaluate_every: int = 1
+    checkpoint_every: int | None = None
+    strict: bool = False
+    wandb: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def entry(self) -> Entry:
+        """The method's."""
+        return METHODS[self.method]
+
+    def flat(self) -> dict[str, Any]:
+        """As config.yaml shows it, the method's options among the rest."""
+        found = asdict(self)
+        return {**{key: value for key, value in found.items() if key != "options"}, **found["options"]}
+
+
+# What SGD and AdamW are usually begun with, and LARS as in the ER paper; decay 1e-6 there is SimCLR's.
+_RATES = {"lars": 0.3, "sgd": 0.03, "adamw": 1e-3}
+_DECAYS = {"lars": 1e-6, "sgd": 5e-4, "adamw": 0.05}
+
+
+def settings(method: str, given: Mapping[str, Any]) -> Settings:
+    """Settings from what a user gave, by whatever way; anything unknown or of the wrong kind is named.
+
+    Raises:
+        ValueError: an unknown method or key (with the nearest that exists), or a value out of range.
+        TypeError: a value of the wrong kind.
+    """
+    if method not in METHODS:
+        raise ValueError(f"there is no method {method!r}{_nearest(method, METHODS)}; there are {', '.join(METHODS)}")
+    common = get_type_hints(Settings)
+    own = get_type_hints(METHODS[method].options)
+    reserved = {"method", "options"}
+    values: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    for key, value in given.items():
+        if key in common and key not in reserved:
+            values[key] = fitting(key, value, common[key])
+        elif key in own:
+            options[key] = fitting(key, value, own[key])
+        else:
+            raise ValueError(_unknown(key, method, set(common) - reserved, own))
+    found = Settings(method, **values, options=options)
+    found = replace(
+        found,
+        rate=_RATES[found.optimizer] if found.rate is None else found.rate,
+        weight_decay=_DECAYS[found.optimizer] if found.weight_decay is None else found.weight_decay,
+    )
+    _check_ranges(found.flat())
+    return found
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The keys and values of a YAML file."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no configuration file {path}")
+    try:
+        found = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not YAML: {error}") from error
+    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+        raise ValueError(f"{path} must hold lines of the form `key: value`, got {type(found).__name__}")
+    return found
+
+
+def fitting(name: str, value: Any, wanted: Any) -> Any:
+    """The value in the type that is wanted: a whole number may stand for a float, nothing else for anything else."""
+    origin = get_origin(wanted)
+    if origin in (Union, UnionType):
+        parts = get_args(wanted)
+        if value is None and NoneType in parts:
+            return None
+        (wanted,) = (part for part in parts if part is not NoneType)
+        return fitting(name, value, wanted)
+    if origin is Literal:
+        words = get_args(wanted)
+        value = str(value) if all(isinstance(word, str) for word in words) and not isinstance(value, bool) else value
+        if value not in words:
+            raise ValueError(f"{name} must be one of {', '.join(map(str, words))}, got {value!r}")
+        return value
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if wanted is str and isinstance(value, Path):
+        return str(value)
+    if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+        names = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
+        raise TypeError(f"{name} must be {names.get(wanted, wanted)}, got {value!r}")
+    return value
+
+
+_AT_LEAST: dict[str, float] = {
+    "epochs": 1, "batch_size": 2, "seed": 0, "image_size": 8, "weight_decay": 0, "devices": 1, "workers": 0, "log_every": 1,
+    "evaluate_every": 1, "checkpoint_every": 1, "weight": 0, "views": 2, "small_crops": 0, "queue": 0, "hidden": 1, "dim": 2,
+    "codes": 2, "clusters": 2, "prototypes": 2, "iterations": 1, "negatives": 1, "bottleneck": 2,
+}  # fmt: skip
+_POSITIVE = {"rate", "temperature", "teacher_temperature", "kappa", "epsilon"}
+_FRACTIONS = {"warmup", "ema", "momentum", "centre_momentum", "frozen"}
+
+
+def _check_ranges(values: Mapping[str, Any]) -> None:
+    for key, value in values.items():
+        if value is None or isinstance(value, bool | str):
+            continue
+        if key in _AT_LEAST and not value >= _AT_LEAST[key]:
+            raise ValueError(f"{key} must be at least {_AT_LEAST[key]}, got {value}")
+        if key in _POSITIVE and not 0 < value < float("inf"):
+            raise ValueError(f"{key} must be positive and finite, got {value}")
+        if key in _FRACTIONS and not 0 <= value <= 1:
+            raise ValueError(f"{key} must lie between 0 and 1, got {value}")
+
+
+def _unknown(key: str, method: str, common: set[str], own: Mapping[str, Any]) -> str:
+    elsewhere = [name for name, entry in METHODS.items() if key in {f.name for f in fields(entry.options)}]
+    if elsewhere:
+        return f"{method} has no option {key!r}, which {', '.join(elsewhere)} {'have' if len(elsewhere) > 1 else 'has'}"
+    return f"there is no option {key!r}{_nearest(key, {*common, *own})}"
+
+
+def _nearest(word: str, among: Any) -> str:
+    close = difflib.get_close_matches(word, list(among), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""

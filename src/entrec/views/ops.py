@@ -1,0 +1,58 @@
+"""Random changes of a batch of images (k, C, H, W) in 0..1: each sample draws its own parameters.
+
+All draws come from a generator on the images' device, one call for all samples, and nothing waits for that device. A change
+that does not happen to a sample is computed for it all the same, and leaves it as it is.
+"""
+
+import torch
+from torch import Generator, Tensor
+
+from entrec.views import colour, geometry
+from entrec.views.draws import Jitter, centred_boxes, chance, crop_boxes, jitter_factors, uniform
+from entrec.views.recipe import Crop, Look
+
+
+def random_resized_crop(x: Tensor, crop: Crop, generator: Generator) -> Tensor:
+    """A random part of each image, resized to (k, C, size, size) (see `Crop`)."""
+    k, height, width = len(x), x.shape[-2], x.shape[-1]
+    if crop.scale is None:
+        boxes = centred_boxes(k, height, width, x.device)
+    else:
+        boxes = crop_boxes(k, height, width, crop.scale, crop.ratio, generator)
+    return geometry.crop_and_resize(x, boxes, crop.size, crop.filter)
+
+
+def flip(x: Tensor, p: float, generator: Generator) -> Tensor:
+    """Each image left to right with probability p."""
+    return geometry.mirrored(x, chance(len(x), p, generator))
+
+
+def colour_jitter(x: Tensor, look: Look, generator: Generator) -> Tensor:
+    """Brightness, contrast, saturation and hue of each image, in an order of its own, with probability `look.jitter`."""
+    jitter = jitter_factors(len(x), look.brightness, look.contrast, look.saturation, look.hue, generator)
+    applies = chance(len(x), look.jitter, generator)
+    brightness, contrast, saturation = (torch.where(applies, factor, 1.0) for factor in jitter[:3])
+    hue = torch.where(applies, jitter.hue, 0.0)
+    return colour.jittered(x, Jitter(brightness, contrast, saturation, hue, jitter.position))
+
+
+def grey(x: Tensor, p: float, generator: Generator) -> Tensor:
+    """Each colour image without its colour, with probability p."""
+    applies = chance(len(x), p, generator).to(x)
+    return colour.blend(x, 1 - applies, applies, torch.zeros_like(applies))
+
+
+def blur(x: Tensor, p: float, sigma: tuple[float, float], kernel: int, generator: Generator) -> Tensor:
+    """Each image under a Gaussian blur of a random width, with probability p."""
+    widths = uniform((len(x),), *sigma, generator)
+    return geometry.gaussian_blur(x, widths, kernel, chance(len(x), p, generator))
+
+
+def solarise(x: Tensor, p: float, generator: Generator) -> Tensor:
+    """Each image with its bright half inverted, with probability p."""
+    return colour.solarised(x, chance(len(x), p, generator))
+
+
+def normalise(x: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """(x - mean) / std for each channel, mean and std of shape (C,)."""
+    return (x - mean[:, None, None]) / std[:, None, None]

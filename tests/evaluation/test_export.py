@@ -1,0 +1,186 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from entrec.branches import build_backbone
+from entrec.branches.backbones import Backbone
+from entrec.evaluation import Exported, export_encoder
+
+IMAGES = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+
+
+def trained(backbone: Backbone) -> nn.Module:
+    """The backbone with buffers that are not the ones it was born with."""
+    module = backbone.module.train()
+    with torch.no_grad():
+        module(torch.randn(4, *IMAGES.shape[1:]))
+    return module
+
+
+def export(backbone: Backbone, name: str, path: Path, **others: Any) -> Exported:
+    how: dict[str, Any] = {
+        "module": backbone.module,
+        "channels": 3,
+        "image_size": 32,
+        "small_stem": backbone.small_stem,
+        "lines": backbone.lines,
+        "who": "student",
+        "reference_images": IMAGES,
+    }
+    how |= others
+    return export_encoder(how.pop("module"), name, backbone.origin, path, **how)
+
+
+def features(lines: tuple[str, ...], images: Tensor) -> Tensor:
+    names: dict[str, Any] = {}
+    exec("\n".join(lines), names)
+    with torch.no_grad():
+        found: Tensor = names["model"](images)
+    return found
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
+@pytest.mark.parametrize("name", ["tiny", "resnet10t", "torchvision/resnet18", "test_vit"])
+def test_its_lines_give_its_features(name: str, suffix: str, tmp_path: Path) -> None:
+    backbone = build_backbone(name)
+    module = trained(backbone)
+    exported = export(backbone, name, tmp_path / f"encoder{suffix}")
+    assert module.training
+    torch.testing.assert_close(features(exported.lines, IMAGES), module.eval()(IMAGES).detach(), rtol=1e-5, atol=1e-6)
+    assert [file.name for file in tmp_path.iterdir()] == [f"encoder{suffix}"]
+
+
+def test_timm_loads_it_in_its_own_words(tmp_path: Path) -> None:
+    timm = pytest.importorskip("timm")
+    backbone = build_backbone("resnet10t", image_size=96)
+    exported = export(backbone, "resnet10t", tmp_path / "encoder.safetensors", image_size=96, who="teacher")
+    assert not backbone.small_stem
+    model = timm.create_model("resnet10t", num_classes=0, in_chans=3)
+    model.load_state_dict(load_file(exported.path), strict=True)
+    assert set(exported.keys) == set(model.state_dict())
+    assert exported.note == ""
+    assert exported.who == "teacher"
+    with safetensors.safe_open(exported.path, "pt") as file:
+        facts = file.metadata()
+    assert facts["backbone"] == "resnet10t"
+    assert facts["who"] == "teacher"
+    assert facts["entrec"]
+
+
+def test_torchvision_loads_it_in_its_own_words(tmp_path: Path) -> None:
+    models = pytest.importorskip("torchvision.models")
+    backbone = build_backbone("torchvision/resnet18", image_size=96)
+    exported = export(backbone, "torchvision/resnet18", tmp_path / "encoder.pth", image_size=96)
+    model = models.get_model("resnet18")
+    weights = torch.load(exported.path, weights_only=True)
+    model.load_state_dict(weights, strict=True)
+    assert (model.fc.weight == 0).all()
+    assert (model.fc.bias == 0).all()
+    assert "fc.weight and fc.bias are zeros" in exported.note
+    model.fc = nn.Identity()
+    torch.testing.assert_close(model.eval()(IMAGES), backbone.module.eval()(IMAGES))
+
+
+def test_a_network_made_by_hand_whose_head_is_in_a_sequence(tmp_path: Path) -> None:
+    models = pytest.importorskip("torchvision.models")
+    model = models.get_model("mobilenet_v3_small")
+    model.classifier[3] = nn.Identity()
+    lines = ("from torch import nn", "from torchvision import models", 'model = models.get_model("mobilenet_v3_small")')
+    backbone = Backbone(model, 1024, "torchvision", False, (*lines, "model.classifier[3] = nn.Identity()"))
+    exported = export(backbone, "mobilenet_v3_small", tmp_path / "encoder.safetensors")
+    models.get_model("mobilenet_v3_small").load_state_dict(load_file(exported.path), strict=True)
+    torch.testing.assert_close(features(exported.lines, IMAGES), model.eval()(IMAGES).detach())
+
+
+@pytest.mark.parametrize("name", ["resnet10t", "torchvision/resnet18"])
+def test_a_small_stem_is_said_and_built(name: str, tmp_path: Path) -> None:
+    backbone = build_backbone(name)
+    assert backbone.small_stem
+    exported = export(backbone, name, tmp_path / "encoder.safetensors")
+    assert "The stem is one for images of 32 pixels" in exported.note
+    assert any(line.startswith("model.conv1, model.maxpool = ") for line in exported.lines)
+
+
+def test_other_channels(tmp_path: Path) -> None:
+    backbone = build_backbone("torchvision/resnet18", channels=5, image_size=96)
+    images = torch.randn(2, 5, 96, 96)
+    exported = export(
+        backbone, "torchvision/resnet18", tmp_path / "encoder.pt", channels=5, image_size=96, reference_images=images
+    )
+    torch.testing.assert_close(features(exported.lines, images), backbone.module.eval()(images).detach())
+
+
+def test_tied_and_transposed_tensors(tmp_path: Path) -> None:
+    backbone = build_backbone("tiny")
+    for p in backbone.module.parameters():
+        if p.ndim == 4:
+            p.data = p.data.to(memory_format=torch.channels_last)
+    norms = [part for part in backbone.module.modules() if isinstance(part, nn.BatchNorm2d)]
+    same = next((a, b) for a in norms for b in norms if a is not b and a.num_features == b.num_features)
+    same[0].weight = same[1].weight
+    exported = export(backbone, "tiny", tmp_path / "encoder.safetensors")
+    assert set(load_file(exported.path)) == set(backbone.module.state_dict())
+
+
+def test_wrappers_are_taken_off(tmp_path: Path) -> None:
+    backbone = build_backbone("tiny")
+    exported = export(
+        backbone, "tiny", tmp_path / "encoder.safetensors", module=torch.compile(backbone.module, backend="eager")
+    )
+    assert set(exported.keys) == set(backbone.module.state_dict())
+
+
+def other_lines(backbone: Backbone) -> tuple[str, ...]:
+    return (*backbone.lines, "model.register_forward_hook(lambda module, images, features: features * 1.001)")
+
+
+WRONG: dict[str, tuple[Callable[[Backbone], dict[str, Any]], type[Exception], str]] = {
+    "other features": (lambda b: {"lines": other_lines(b)}, ValueError, "features differ from the module's by up to"),
+    "other network": (lambda b: {"lines": build_backbone("resnet10t").lines}, RuntimeError, "Missing key"),
+    "no network": (lambda b: {"lines": ("import torch",)}, ValueError, "lines must build the encoder as `model = ...`"),
+    "NaN": (lambda b: {"reference_images": IMAGES * float("nan")}, ValueError, "features differ"),
+    "who": (lambda b: {"who": "both"}, ValueError, "who must be one of 'student', 'teacher', got 'both'"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_does_not_check_out_leaves_no_file(case: str, tmp_path: Path) -> None:
+    backbone = build_backbone("tiny")
+    arguments, error, words = WRONG[case]
+    with pytest.raises(error, match=words):
+        export(backbone, "tiny", tmp_path / "encoder.safetensors", **arguments(backbone))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_old_file_stays_until_a_good_one_replaces_it(tmp_path: Path) -> None:
+    backbone, path = build_backbone("tiny"), tmp_path / "deep" / "encoder.safetensors"
+    export(backbone, "tiny", path)
+    old = path.read_bytes()
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        export(backbone, "tiny", path)
+    with pytest.raises(ValueError, match="features differ"):
+        export(backbone, "tiny", path, overwrite=True, lines=other_lines(backbone))
+    assert path.read_bytes() == old
+    new = build_backbone("tiny")
+    export(new, "tiny", path, overwrite=True)
+    assert path.read_bytes() != old
+
+
+def test_unknown_suffix(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"must end in \.safetensors, \.pth or \.pt, got '.*encoder\.onnx'"):
+        export(build_backbone("tiny"), "tiny", tmp_path / "encoder.onnx")
+
+
+def test_random_numbers_and_buffers_are_left_alone(tmp_path: Path) -> None:
+    backbone = build_backbone("tiny")
+    before = {name: x.clone() for name, x in trained(backbone).state_dict().items()}
+    state = torch.random.get_rng_state()
+    export(backbone, "tiny", tmp_path / "encoder.safetensors")
+    assert torch.equal(state, torch.random.get_rng_state())
+    assert all(torch.equal(x, backbone.module.state_dict()[name]) for name, x in before.items())
