@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-OUT ?= runs/convergence
+OUT ?= runs/demo
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo format check test test-all bench paper clean
@@ -12,8 +12,8 @@ help:  ## Show this list
 
 setup: $(VENV)/.dev  ## Install everything for working on entrec into .venv
 
-demo: $(VENV)/.paper  ## See the estimators against known entropies: figures and a table in runs/convergence (a minute)
-	$(BIN)/entrec paper convergence --quick --overwrite --out $(OUT)
+demo: $(VENV)/.paper  ## See what ER changes: BYOL and BYOL + ER side by side, a table and a report in runs/demo (3 minutes)
+	$(BIN)/entrec demo --out $(OUT)
 
 format: $(VENV)/.dev  ## Format the code and fix what ruff can fix
 	$(BIN)/ruff format .

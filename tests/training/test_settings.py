@@ -26,12 +26,6 @@ def test_what_a_run_writes_can_be_given_again() -> None:
     assert settings(flat.pop("method"), flat) == found
 
 
-@pytest.mark.parametrize(("optimizer", "rate", "decay"), [("lars", 0.3, 1e-6), ("sgd", 0.03, 5e-4), ("adamw", 1e-3, 0.05)])
-def test_each_optimiser_has_a_rate_of_its_own(optimizer: str, rate: float, decay: float) -> None:
-    found = settings("simclr", {"optimizer": optimizer})
-    assert (found.rate, found.weight_decay) == (rate, decay)
-
-
 @pytest.mark.parametrize(
     ("method", "given", "words"),
     [

@@ -37,7 +37,9 @@ def train(
     weight: Annotated[float | None, typer.Option(help="Lambda, the weight of ER's reconstruction. [default: 1]")] = None,
     kappa: Annotated[float | None, typer.Option(help="Concentration of ER's density and kernel.")] = None,
     views: Annotated[int | None, typer.Option(help="Full-size views of each image. [default: 2]")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="lars, sgd or adamw. [default: lars]")] = None,
+    optimizer: Annotated[
+        str | None, typer.Option(help="lars, sgd or adamw. [default: lars; adamw for the tiny encoder]")
+    ] = None,
     rate: Annotated[float | None, typer.Option(help="Learning rate for a batch of 256, to which it is in proportion.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, or auto: a GPU if there is one. [default: auto]")] = None,
     devices: Annotated[

@@ -1,9 +1,9 @@
 """Shapes: wallpapers of one motif, drawn with every factor known. The class is the motif; all else is style.
 
-A picture is a lattice of copies of one motif. Its class is *content*: any crop with one whole copy shows it, and neither flip,
-turn, colour jitter, grey nor blur changes it. Colours, contrast, gradients, noise, the lattice's spacing, angle and place, and
-each copy's own turn, size and shift are *style*, drawn anew for each picture (the setting of von Kügelgen et al., 2021). No
-pixel's value says anything about the class on its own, so a linear classifier of pixels is close to chance.
+A picture is a lattice of copies of one motif. Its class is *content*: a crop with one whole copy shows it, and neither a flip,
+colour jitter, grey nor blur changes it. The lattice's spacing, angle and place, each copy's turn, size, shift and colour, the
+background and the noise are *style*, drawn anew for each picture (the setting of von Kügelgen et al., 2021). No pixel's value
+says anything about the class by itself, so that a linear classifier of pixels does little better than chance.
 """
 
 import math
@@ -17,91 +17,101 @@ from entrec.data.motifs import MOTIFS
 
 CLASSES = tuple(MOTIFS)
 TRAIN, TEST = 8192, 2048
-_CELLS = 8  # copies per side whose turn, size and shift are drawn; the lattice repeats them beyond
+Factors = dict[str, Tensor]
+
+_COPIES = 4  # per side of the lattice: no picture shows more, whatever the angle
+_RADIUS = 0.48  # of the largest motif, in cells of the lattice
+_INK, _PAPER = 0.18, 0.06  # chroma of motif and background
+_NOISE = 0.02  # standard deviation of pixels in 0..1
 
 
 class Rendered(NamedTuple):
-    """Pictures and what they were drawn from: `factors` holds one value or row per picture."""
+    """Pictures and what they were drawn from."""
 
     images: Tensor  # uint8 (n, 3, size, size)
     labels: Tensor  # int64 (n,), places in `CLASSES`
-    factors: dict[str, Tensor]
+    factors: Factors  # a row for each picture
 
 
 def render(n: int, seed: int, size: int = 32) -> Rendered:
-    """Draw `n` pictures of `size` x `size` pixels, as many of each class as of any other (or one more).
+    """Draw `n` pictures of `size` x `size` pixels, as many of each class as of any other, or one more.
 
-    Factors: `spacing` (of the lattice, as a part of the picture's side), `angle` (of the lattice, radians), `place` (2, its
-    phase), `scale` (of the motif in its cell), `hue`, `lightness` (of the motif, 0..1), `background_hue`,
-    `background_lightness`, `gradient` (2, in lightness per picture side) and `noise` (standard deviation of pixels in 0..1).
-    The same `n`, `seed` and `size` give the same pictures; other seeds give independent ones.
+    The same arguments give the same pictures; other seeds give independent ones. Factors of a picture, (n,) or (n, 2):
+    `spacing` of the lattice in picture sides, its `angle` and its `place` in cells, `scale` of the motif, the background's
+    `background_hue` (radians) and `background_lightness` (0..1) with their slopes per picture side, `hue_slope` and
+    `lightness_slope`. Factors of each of its copies, (n, 16): `turn`, `shrink`, `shift_x`, `shift_y`, `hue` and `contrast`,
+    which is how much lighter than the background it is.
+
+    Example:
+        >>> pictures = render(4, seed=0)
+        >>> pictures.images.shape, pictures.factors["hue"].shape
+        (torch.Size([4, 3, 32, 32]), torch.Size([4, 16]))
     """
     n, size = checks.whole("n", n, 1), checks.whole("size", size, 8)
     generator = torch.Generator().manual_seed(checks.whole("seed", seed, 0))
     labels = torch.randperm(n, generator=generator) % len(CLASSES)
-    factors = _draw_factors(n, generator)
+    factors = _draw(n, generator)
     images = torch.empty(n, 3, size, size, dtype=torch.uint8)
-    for part in torch.arange(n).split(1024):  # in parts: the memory of one, not of all
+    for part in torch.arange(n).split(1024):  # the memory of a part, not of all
         images[part] = _paint(labels[part], {name: value[part] for name, value in factors.items()}, size, generator)
     return Rendered(images, labels, factors)
 
 
-def _draw_factors(n: int, generator: torch.Generator) -> dict[str, Tensor]:
+def _draw(n: int, generator: torch.Generator) -> Factors:
     def uniform(low: float, high: float, *shape: int) -> Tensor:
         return low + (high - low) * torch.rand(n, *shape, generator=generator)
 
-    background = uniform(0.15, 0.85)
-    contrast = uniform(0.3, 0.6)  # lighter or darker than the background, whichever has room; either where both have
-    up = torch.where(background + contrast > 1, 0.0, torch.where(background - contrast < 0, 1.0, uniform(0, 1).round()))
     return {
-        "spacing": uniform(0.36, 0.5),
+        "spacing": uniform(0.48, 0.58),
         "angle": uniform(0, math.pi / 2),
         "place": uniform(0, 1, 2),
-        "scale": uniform(0.85, 1.0),
-        "hue": uniform(0, 2 * math.pi),
-        "lightness": background + (2 * up - 1) * contrast,
+        "scale": uniform(0.8, 1),
         "background_hue": uniform(0, 2 * math.pi),
-        "background_lightness": background,
-        "gradient": uniform(-0.2, 0.2, 2),
-        "noise": uniform(0.0, 0.04),
+        "background_lightness": uniform(0.2, 0.3),
+        "hue_slope": uniform(-4, 4, 2),
+        "lightness_slope": uniform(-0.2, 0.2, 2),
+        "turn": uniform(-0.35, 0.35, _COPIES**2),
+        "shrink": uniform(0.9, 1, _COPIES**2),
+        "shift_x": uniform(-1, 1, _COPIES**2),
+        "shift_y": uniform(-1, 1, _COPIES**2),
+        "hue": uniform(0, 2 * math.pi, _COPIES**2),
+        "contrast": uniform(0.3, 0.5, _COPIES**2),
     }
 
 
-def _paint(labels: Tensor, factors: dict[str, Tensor], size: int, generator: torch.Generator) -> Tensor:
+def _paint(labels: Tensor, factors: Factors, size: int, generator: torch.Generator) -> Tensor:
     """The pictures of these classes and factors, uint8 (n, 3, size, size)."""
     n = len(labels)
     axis = (torch.arange(size) + 0.5) / size - 0.5
-    grid = torch.stack(torch.meshgrid(axis, axis, indexing="xy")).flatten(1)  # (2, pixels): x to the right, y down
-    cover = _coverage(labels, factors, grid, size, generator)
-    slope = factors["gradient"] @ grid
-    ink = _colour(factors["hue"], factors["lightness"], 0.12)[:, :, None]
-    paper = _colour(factors["background_hue"], factors["background_lightness"], 0.12)[:, :, None] + slope[:, None]
-    pixels = paper + cover[:, None] * (ink - paper)
-    pixels = pixels + factors["noise"][:, None, None] * torch.randn(n, 3, size * size, generator=generator)
-    return pixels.clamp(0, 1).mul(255).round().to(torch.uint8).unflatten(-1, (size, size))
-
-
-def _coverage(labels: Tensor, factors: dict[str, Tensor], grid: Tensor, size: int, generator: torch.Generator) -> Tensor:
-    """How much of each pixel the motif covers, in 0..1, shape (n, pixels)."""
-    n = len(labels)
+    grid = torch.stack(torch.meshgrid(axis, -axis, indexing="xy")).flatten(1)  # (2, pixels): x to the right, y up
     x, y = _turned(grid[0].expand(n, -1), grid[1].expand(n, -1), factors["angle"][:, None])
     u = torch.stack([x, y]) / factors["spacing"][:, None] + factors["place"].T[:, :, None]  # in cells
     cell = u.floor()
-    which = (cell.long() % _CELLS).mul(torch.tensor([1, _CELLS])[:, None, None]).sum(0)  # (n, pixels)
+    copy = cell[0].long() % _COPIES * _COPIES + cell[1].long() % _COPIES  # (n, pixels): whose cell a pixel is in
+    own = {name: factors[name].gather(1, copy) for name in ("turn", "shrink", "shift_x", "shift_y", "hue", "contrast")}
 
-    def of_cell(low: float, high: float) -> Tensor:  # one value per copy, looked up by the pixels of its cell
-        return (low + (high - low) * torch.rand(n, _CELLS**2, generator=generator)).gather(1, which)
+    cover = _cover(labels, factors, own, u - cell - 0.5, size)
+    lightness = factors["background_lightness"][:, None]
+    paper_hue = factors["background_hue"][:, None] + factors["hue_slope"] @ grid
+    paper = _colour(paper_hue, lightness + factors["lightness_slope"] @ grid, _PAPER)
+    ink = _colour(own["hue"], lightness + own["contrast"], _INK)
+    pixels = torch.lerp(paper, ink, cover[:, None])
+    pixels = pixels + _NOISE * torch.randn(pixels.shape, generator=generator)
+    return pixels.clamp(0, 1).mul(255).round().to(torch.uint8).reshape(n, 3, size, size)
 
-    radius = 0.46 * factors["scale"][:, None] * of_cell(0.85, 1.0)  # of the motif, in cells; its shift stays in the cell
-    room = 0.48 - radius
-    x, y = u[0] - cell[0] - 0.5 + room * of_cell(-1, 1), u[1] - cell[1] - 0.5 + room * of_cell(-1, 1)
-    x, y = _turned(x / radius, y / radius, of_cell(0, 2 * math.pi))
+
+def _cover(labels: Tensor, factors: Factors, own: Factors, inside: Tensor, size: int) -> Tensor:
+    """How much of each pixel the motif covers, 0..1, (n, pixels); `inside` (2, n, pixels) are places from the cells' middles."""
+    radius = _RADIUS * factors["scale"][:, None] * own["shrink"]  # in cells
+    room = 0.49 - radius  # a motif stays in its cell
+    x, y = (inside[0] - room * own["shift_x"]) / radius, (inside[1] - room * own["shift_y"]) / radius
+    x, y = _turned(x, y, own["turn"] - factors["angle"][:, None])
     distance = torch.empty_like(x)
-    for place, motif in enumerate(MOTIFS.values()):
-        rows = labels == place
+    for label, motif in enumerate(MOTIFS.values()):
+        rows = labels == label
         distance[rows] = motif(x[rows], y[rows])
-    pixels = distance * radius * factors["spacing"][:, None] * size  # from the motif's edge, negative inside
-    return (0.5 - pixels).clamp(0, 1)
+    in_pixels = distance * radius * factors["spacing"][:, None] * size
+    return (0.5 - in_pixels).clamp(0, 1)  # an edge is one pixel broad
 
 
 def _turned(x: Tensor, y: Tensor, angle: Tensor) -> tuple[Tensor, Tensor]:
@@ -110,5 +120,6 @@ def _turned(x: Tensor, y: Tensor, angle: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _colour(hue: Tensor, lightness: Tensor, chroma: float) -> Tensor:
-    """Colours of the given hue around a grey of the given lightness, (n, 3)."""
-    return lightness[:, None] + chroma * (hue[:, None] + torch.arange(3) * (2 * math.pi / 3)).cos()
+    """Colours of this hue and chroma around a grey of this lightness; (n, pixels) -> (n, 3, pixels)."""
+    thirds = torch.arange(3)[:, None] * (2 * math.pi / 3)
+    return lightness[:, None] + chroma * torch.cos(hue[:, None] + thirds)

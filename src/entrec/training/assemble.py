@@ -17,6 +17,9 @@ from entrec.training.settings import Settings
 from entrec.views.augment import Augment
 from entrec.views.recipe import recipe
 
+# LARS as in the ER paper, with SimCLR's decay; the others with what small images are usually begun with.
+_RATES = {"lars": 0.3, "sgd": 0.1, "adamw": 6e-3}
+_DECAYS = {"lars": 1e-6, "sgd": 5e-4, "adamw": 1e-3}
 SMALL = 96  # pixels: images under this size get a ResNet's small stem, and defaults for small data sets
 
 
@@ -52,11 +55,16 @@ def assemble(settings: Settings, source: Source) -> Parts:
     method = entry.build(backbone.module, backbone.width, options, settings.er, settings.gather, **per_image)
     name: Any = settings.recipe or entry.recipe
     drawn = recipe(name, size, _views(options, entry.views), getattr(options, "small_crops", 0))
+    network = settings.backbone or source.backbone
+    optimizer = settings.optimizer or ("adamw" if network == "tiny" else "lars")
     complete = replace(
         settings,
-        backbone=settings.backbone or source.backbone,
+        backbone=network,
         image_size=size,
         recipe=name,
+        optimizer=optimizer,
+        rate=_RATES[optimizer] if settings.rate is None else settings.rate,
+        weight_decay=_DECAYS[optimizer] if settings.weight_decay is None else settings.weight_decay,
         options=asdict(options),
     )
     return Parts(source, backbone, method, Augment(drawn, source.mean, source.std), complete)
@@ -64,7 +72,7 @@ def assemble(settings: Settings, source: Source) -> Parts:
 
 def optimizer_of(settings: Settings, *modules: nn.Module) -> Optimizer:
     """The optimiser at its peak rate, biases and norms without decay and without LARS's adaptation."""
-    assert settings.rate is not None  # filled in by `settings`
+    assert settings.rate is not None  # filled in by `assemble`
     assert settings.weight_decay is not None
     rate = scaled_rate(settings.rate, settings.batch_size)
     groups: list[dict[str, Any]] = parameter_groups(modules, settings.weight_decay)

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -27,9 +27,9 @@ class Settings:
         image_size: side of a full-size view; None: what suits the data.
         recipe: the augmentations (simclr, byol, moco, swav, dino, none); None: the method's own.
         labels: take folders for classes, or not; None: look.
-        optimizer: `lars` (as published), `sgd` or `adamw`.
-        rate: learning rate for 256 images in a batch, to which it is in proportion.
-        weight_decay: not of biases and norms.
+        optimizer: `lars`, `sgd` or `adamw`; None: LARS, as published, but AdamW for the tiny encoder and its short runs.
+        rate: learning rate for 256 images in a batch, to which it is in proportion; None: the optimiser's usual one.
+        weight_decay: not of biases and norms; None: the optimiser's usual one.
         warmup: part of the run in which the learning rate rises.
         precision: `32` or `bf16`; None: bf16 on a GPU that has it.
         device: `cpu`, `cuda` or `auto`.
@@ -55,7 +55,7 @@ class Settings:
     image_size: int | None = None
     recipe: str | None = None
     labels: bool | None = None
-    optimizer: Literal["lars", "sgd", "adamw"] = "lars"
+    optimizer: Literal["lars", "sgd", "adamw"] | None = None
     rate: float | None = None
     weight_decay: float | None = None
     warmup: float = 0.1
@@ -83,11 +83,6 @@ class Settings:
         return {**{key: value for key, value in found.items() if key != "options"}, **found["options"]}
 
 
-# What SGD and AdamW are usually begun with, and LARS as in the ER paper; decay 1e-6 there is SimCLR's.
-_RATES = {"lars": 0.3, "sgd": 0.03, "adamw": 1e-3}
-_DECAYS = {"lars": 1e-6, "sgd": 5e-4, "adamw": 0.05}
-
-
 def settings(method: str, given: Mapping[str, Any]) -> Settings:
     """Settings from what a user gave, by whatever way; anything unknown or of the wrong kind is named.
 
@@ -110,11 +105,6 @@ def settings(method: str, given: Mapping[str, Any]) -> Settings:
         else:
             raise ValueError(_unknown(key, method, set(common) - reserved, own))
     found = Settings(method, **values, options=options)
-    found = replace(
-        found,
-        rate=_RATES[found.optimizer] if found.rate is None else found.rate,
-        weight_decay=_DECAYS[found.optimizer] if found.weight_decay is None else found.weight_decay,
-    )
     _check_ranges(found.flat())
     return found
 

@@ -1,0 +1,88 @@
+"""A method as a LightningModule, for people with a Trainer of their own."""
+
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from entrec.methods import Progress, Step, Views
+from entrec.training.draws import generator_of
+from entrec.training.lars import LARS
+from entrec.training.parameters import parameter_groups
+from entrec.training.schedule import scaled_rate, warmup_cosine
+from entrec.views.augment import Augment
+
+
+class Pretraining(pl.LightningModule):
+    """One of `entrec.methods` under Lightning's own Trainer: batches of images in, loss and both terms of the bound logged.
+
+    A batch is images, uint8 or in 0..1, of shape (k, C, H, W), or a tuple or list whose first entry is that; where the method
+    keeps something for each image (IR, DeepCluster), its last entry must be the images' places in the data set. The teacher,
+    queue or bank is updated after each step of the optimiser, not after each accumulated batch. DeepCluster's clusters are
+    made by `entrec.train` only.
+
+    Args:
+        method: for instance `SimCLR(encoder, width, options, er=True, gather=True)`.
+        augment: from images to views, on the device.
+        rate: learning rate of LARS for 256 images in a batch.
+        batch_size: images in a step, over all devices and accumulated batches.
+        weight_decay: not of biases and norms.
+        warmup: part of the run in which the rate rises.
+        seed: of the views.
+    """
+
+    def __init__(
+        self,
+        method: nn.Module,
+        augment: Augment,
+        *,
+        rate: float = 0.3,
+        batch_size: int = 256,
+        weight_decay: float = 1e-6,
+        warmup: float = 0.1,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.method: Any = method
+        self.augment = augment
+        self.peak, self.weight_decay = scaled_rate(rate, batch_size), weight_decay
+        self.warmup, self.seed = warmup, seed
+        self._last: Step | None = None
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        """The loss of a batch."""
+        images, places = (batch[0], batch[-1]) if isinstance(batch, tuple | list) else (batch, None)
+        if places is None or len(batch) == 1 or places.dtype.is_floating_point or places.ndim != 1:
+            places = torch.arange(len(images), device=images.device)
+        generator = generator_of(images.device, self.seed, self.global_step, batch_idx, self.global_rank)
+        views = self.augment(images, generator)
+        step: Step = self.method(Views(views, places, self.augment.recipe.full))
+        self._last = step._replace(loss=step.loss.detach())
+        with torch.no_grad():
+            terms = self.method.measure(step)
+        named = {"loss": step.loss, "entropy": terms.entropy, "reconstruction": terms.reconstruction}
+        self.log_dict(named, prog_bar=True, batch_size=len(images))
+        return step.loss
+
+    def configure_optimizers(self) -> Optimizer:
+        """LARS; the rate of each step is set by `optimizer_step`."""
+        return LARS(parameter_groups(self.method, self.weight_decay), self.peak)
+
+    def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
+        """Set the rate, step, and let the method update what it remembers."""
+        total = max(1, int(self.trainer.estimated_stepping_batches))
+        progress = Progress(min(self.global_step, total - 1), total)
+        for group in optimizer.param_groups:
+            group["lr"] = self.peak * warmup_cosine(progress.step, round(self.warmup * total), total)
+
+        def closure() -> Any:
+            loss = optimizer_closure()
+            if hasattr(self.method, "before_step"):
+                self.method.before_step(progress)
+            return loss
+
+        super().optimizer_step(epoch, batch_idx, optimizer, closure)
+        if hasattr(self.method, "update") and self._last is not None:
+            self.method.update(self._last, progress)
