@@ -8,11 +8,11 @@ from typer.testing import CliRunner
 
 import entrec
 from entrec import cli
-from entrec.cli import edge
 from entrec.bench import loss
 from entrec.bench.results import Benchmark, Row, machine
 from entrec.bench.settings import Settings
 from entrec.bench.timing import ProductRate
+from entrec.cli import edge
 
 runner = CliRunner()
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from entrec.training.run import Metrics, Run, open_run, write_atomically, write_config, write_summary
+from entrec.training.run import Metrics, Run, open_run, write_config, write_summary
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
@@ -22,20 +22,6 @@ def test_a_folder_that_is_no_run_is_refused_in_words(tmp_path: Path) -> None:
 def test_a_run_without_its_summary_says_so(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="has the run ended"):
         _ = Run(tmp_path).summary
-
-
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
-    path = tmp_path / "summary.json"
-    path.write_text("old")
-
-    def fail_halfway(temporary: Path) -> None:
-        temporary.write_text("ne")
-        raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        write_atomically(path, fail_halfway)
-    assert [p.name for p in tmp_path.iterdir()] == ["summary.json"]
-    assert path.read_text() == "old"
 
 
 def test_files_have_the_permissions_that_any_program_would_give_them(tmp_path: Path) -> None:

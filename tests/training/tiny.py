@@ -1,6 +1,7 @@
 """Runs small enough for a test: 48 images of 8 pixels a side, 3 batches in an epoch, heads of a few units."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ HEADS: dict[str, dict[str, Any]] = {
     "dino": {"hidden": 16, "bottleneck": 8, "codes": 14, "small_crops": 1, "ema": 0.9},
 }
 COMMON: dict[str, Any] = {
-    "epochs": 3, "batch_size": 16, "backbone": "tiny", "device": "cpu", "workers": 0, "log_every": 1, "checkpoint_every": 2,
+    "epochs": 2, "batch_size": 16, "backbone": "tiny", "device": "cpu", "workers": 0, "log_every": 1, "checkpoint_every": 4,
 }  # fmt: skip
 
 
@@ -50,9 +51,9 @@ def classes(n: int = IMAGES) -> Tensor:
 
 def source(labelled: bool = True, seed: int = 0) -> Source:
     """A training and a test split in memory."""
-    splits = [Held(pixels(n, seed + part), classes(n) if labelled else None) for part, n in enumerate((IMAGES, 24))]
+    train, test = (Held(pixels(n, seed + part), classes(n) if labelled else None) for part, n in enumerate((IMAGES, 24)))
     names = ("red", "green", "blue") if labelled else ()
-    return Source("colours", *splits, names, 3, SIDE, (0.4,) * 3, (0.25,) * 3, backbone="tiny")
+    return Source("colours", train, test, names, 3, SIDE, (0.4,) * 3, (0.25,) * 3, backbone="tiny")
 
 
 class Cameras(Dataset[Any]):
@@ -70,12 +71,13 @@ class Cameras(Dataset[Any]):
 
 
 def quick(method: str, out: Path, data: Any = None, **given: Any) -> Run:
-    """Train for 9 steps, unless told otherwise, with a row per step and a checkpoint after every second."""
+    """Train for 6 steps, unless told otherwise, with a row per step and checkpoints after steps 3, 4 and 6."""
     return entrec.train(method, data=source() if data is None else data, out=out, **{**COMMON, **HEADS[method], **given})
 
 
-def stop_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """Let any run from here on be stopped when step number `step`, the first being 0, is about to begin."""
+@contextmanager
+def stopped_before(step: int) -> Iterator[None]:
+    """The run within must be stopped when step number `step`, the first being 0, is about to begin."""
     original = Loop._one_step
 
     def until(self: Loop, fed: Any, measured: bool) -> Any:
@@ -83,7 +85,10 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
             raise Stopped
         return original(self, fed, measured)
 
-    monkeypatch.setattr(Loop, "_one_step", until)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Loop, "_one_step", until)
+        with pytest.raises(Stopped):
+            yield
 
 
 def every_tensor(run: Run) -> dict[str, Any]:

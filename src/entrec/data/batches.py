@@ -99,9 +99,9 @@ def in_order(n: int, batch_size: int) -> list[list[Draw]]:
 
 
 def mixed(*numbers: int) -> int:
-    """One seed of 32 bits made of several numbers, such that neighbours have nothing in common."""
-    digest = hashlib.blake2b(",".join(map(str, numbers)).encode(), digest_size=4).digest()
-    return int.from_bytes(digest, "big")
+    """One seed of 63 bits made of several numbers, such that neighbours have nothing in common."""
+    digest = hashlib.blake2b(",".join(map(str, numbers)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
 
 
 def _weighted(weights: Tensor, generator: torch.Generator) -> Tensor:

@@ -18,14 +18,17 @@ _UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.er
 
 
 class CorruptImage(ValueError):  # noqa: N818 - it says what the image is
-    """An image file that cannot be decoded: `name` says which, and `strict` whether the run must stop."""
+    """An image file that cannot be decoded: `name` says which, and `strict` whether the run must stop.
 
-    def __init__(self, name: str, why: str, strict: bool = False) -> None:
-        super().__init__(name, why, strict)  # all of them: exceptions come back from workers by their arguments
+    Out of a worker process torch makes the error anew, from its message alone.
+    """
+
+    def __init__(self, name: str, why: str = "", strict: bool = True) -> None:
+        super().__init__(name, why, strict)  # all of them: by these it is pickled
         self.name, self.why, self.strict = name, why, strict
 
     def __str__(self) -> str:
-        return f"cannot decode the image {self.name}: {self.why}"
+        return f"cannot decode the image {self.name}: {self.why}" if self.why else self.name
 
 
 class Files(Dataset[tuple[Tensor, int]]):

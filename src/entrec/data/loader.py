@@ -56,6 +56,7 @@ def loader(
         num_workers=workers,
         pin_memory=pin,
         persistent_workers=workers > 0,
+        generator=torch.Generator(),  # else it would draw a number from the caller's
     )
 
 

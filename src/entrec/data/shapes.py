@@ -101,7 +101,7 @@ def _paint(labels: Tensor, factors: Factors, size: int, generator: torch.Generat
 
 
 def _cover(labels: Tensor, factors: Factors, own: Factors, inside: Tensor, size: int) -> Tensor:
-    """How much of each pixel the motif covers, 0..1, (n, pixels); `inside` (2, n, pixels) are places from the cells' middles."""
+    """How much of each pixel the motif covers, 0..1, (n, pixels); `inside` (2, n, pixels) is where it lies in its cell."""
     radius = _RADIUS * factors["scale"][:, None] * own["shrink"]  # in cells
     room = 0.49 - radius  # a motif stays in its cell
     x, y = (inside[0] - room * own["shift_x"]) / radius, (inside[1] - room * own["shift_y"]) / radius

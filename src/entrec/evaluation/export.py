@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 import entrec
 from entrec import checks
 from entrec.evaluation.features import evaluating
-from entrec.evaluation.writing import appearing, refuse_existing
+from entrec.files import appearing, refuse_existing
 
 Origin = Literal["entrec", "timm", "torchvision"]
 Who = Literal["student", "teacher"]

@@ -1,33 +1,12 @@
-"""Files that appear whole or not at all, and features in them."""
+"""Features as files that others can read."""
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from safetensors.torch import save_file
 
 from entrec.evaluation.features import Features
-
-
-@contextmanager
-def appearing(path: Path) -> Iterator[Path]:
-    """A path beside `path` to write to: the file moves to `path` at the end, or is deleted after an error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    try:
-        yield unfinished
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def refuse_existing(*paths: Path) -> None:
-    """None of the paths is taken."""
-    taken = [str(path) for path in paths if path.exists()]
-    if taken:
-        raise FileExistsError(f"{' and '.join(taken)} exist{'s' if len(taken) == 1 else ''}: ask for overwrite=True to replace")
+from entrec.files import appearing, refuse_existing
 
 
 def write_features(features: Features, path: Path | str, *, overwrite: bool = False) -> tuple[Path, ...]:

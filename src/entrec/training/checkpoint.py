@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from entrec.training.run import write_atomically
+from entrec.files import appearing
 
 FORMAT = 1
 
@@ -41,7 +41,8 @@ def save(path: Path, content: Content) -> None:
     No RNG state: all draws of a run follow from its seed and their place in it (`draws`).
     """
     plain = {"format": FORMAT, **content._asdict(), "place": tuple(content.place)}
-    write_atomically(path, lambda temporary: torch.save(plain, temporary))
+    with appearing(path) as unfinished:
+        torch.save(plain, unfinished)
 
 
 def load(path: Path) -> Content:

@@ -2,20 +2,11 @@
 
 import torch
 
-_MASK = (1 << 64) - 1
+from entrec.data.batches import mixed as seed_of
 
-
-def seed_of(*place: int) -> int:
-    """One number from several (seed, step, rank, ...), as if at random: splitmix64 over all of them in turn."""
-    state = 0
-    for number in place:
-        state = (state ^ (number & _MASK)) + 0x9E3779B97F4A7C15 & _MASK
-        state = ((state ^ state >> 30) * 0xBF58476D1CE4E5B9) & _MASK
-        state = ((state ^ state >> 27) * 0x94D049BB133111EB) & _MASK
-        state ^= state >> 31
-    return state >> 1  # torch takes 63 bits
+__all__ = ["generator_of", "seed_of"]
 
 
 def generator_of(device: torch.device | str, *place: int) -> torch.Generator:
-    """A generator on the device, seeded by a place in the run."""
+    """A generator on the device, seeded by a place in the run: the seed, what it is for, the step, the rank."""
     return torch.Generator(device).manual_seed(seed_of(*place))

@@ -2,14 +2,14 @@
 
 import csv
 import json
-import os
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from entrec.files import appearing
 
 COLUMNS = (
     "step", "epoch", "rate", "loss", "entropy", "reconstruction", "er_bound", "probe_top1", "knn_top1", "samples_per_second",
@@ -66,25 +66,8 @@ def open_run(path: Path | str | Run) -> Run:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file so that it is there whole or not at all."""
-    write_atomically(path, lambda temporary: temporary.write_text(text))
-
-
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then put it in its place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        write(temporary)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp's files are its owner's alone
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with appearing(path) as unfinished:
+        unfinished.write_text(text)
 
 
 def write_config(run: Run, config: Mapping[str, Any]) -> None:

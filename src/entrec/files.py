@@ -1,0 +1,27 @@
+"""Files that appear whole or not at all, and never in the place of others unasked."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def appearing(path: Path) -> Iterator[Path]:
+    """A path beside `path` to write to: the file moves to `path` at the end, or is deleted after an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    try:
+        yield unfinished
+        with unfinished.open("rb") as file:
+            os.fsync(file.fileno())  # or a crash of the machine could leave the new name with old content, or none
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def refuse_existing(*paths: Path) -> None:
+    """None of the paths is taken."""
+    taken = [str(path) for path in paths if path.exists()]
+    if taken:
+        raise FileExistsError(f"{' and '.join(taken)} exist{'s' if len(taken) == 1 else ''}: ask for overwrite=True to replace")

@@ -1,0 +1,111 @@
+"""The report is one page that needs nothing but itself."""
+
+import re
+from html import escape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from entrec.report import write_report
+from entrec.report.page import name_of
+from entrec.training.run import Metrics, Run, write_config, write_summary
+
+
+def make_run(folder: Path, method: str, er: bool, **numbers: Any) -> Run:
+    run = Run(folder)
+    write_config(run, {"method": method, "er": er, "data": "<my images>", "ema": None, "epochs": 2})
+    measured = {"entropy": -1.234, "reconstruction": 2.351, "er_bound": 1.111, "knn_top1": 0.456, "linear_top1": 0.567}
+    write_summary(run, {"protocols": [f"kNN: k = 20 & {method}", "linear: L2 < 1"], **measured, **numbers})
+    metrics = Metrics(folder / "metrics.csv")
+    for step in range(1, 5):
+        metrics.write({"step": step, "epoch": (step - 1) // 2, "entropy": -1.0, "reconstruction": 0.5 * step, "er_bound": 0.1})
+    metrics.write({"step": 4, "epoch": 1, "knn_top1": 0.4})
+    return run
+
+
+class Outline(HTMLParser):
+    """The tags of a page, with whatever they point to, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.pointers: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.pointers += [value or "" for key, value in attrs if key in ("src", "href", "xlink:href", "data", "action")]
+
+    def handle_data(self, data: str) -> None:
+        self.text += f" {data}"
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> str:
+    runs = [make_run(tmp_path / "a", "byol", False), make_run(tmp_path / "b", "simclr", True, knn_top1=None, er_bound=3.21)]
+    found = write_report(runs, tmp_path / "pages" / "report.html", "Mine & yours", ["First <paragraph>."])
+    assert found == tmp_path / "pages" / "report.html"
+    return found.read_text()
+
+
+def test_it_has_the_runs_names_and_numbers(page: str) -> None:
+    text = Outline(page).text
+    for words in ("BYOL", "SimCLR + ER", "-1.23", "2.35", "1.11", "3.21", "45.6%", "56.7%", "entropy (nats)", "linear probe"):
+        assert words in text
+
+
+def test_what_was_not_measured_is_a_dash(page: str) -> None:
+    (row,) = re.findall(r"<tr><td>SimCLR \+ ER</td>(.*?)</tr>", page)
+    assert re.findall(r"<td>(.*?)</td>", row) == ["-1.23", "2.35", "3.21", "-", "56.7%"]
+
+
+def test_it_needs_nothing_but_itself(page: str) -> None:
+    outline = Outline(page)
+    assert {"script", "link", "iframe", "img", "object", "embed", "form"}.isdisjoint(outline.tags)
+    assert [pointer for pointer in outline.pointers if not pointer.startswith("#")] == []
+    assert re.findall(r"url\((?!#)", page) == []
+    assert "@import" not in page
+    assert page.startswith("<!doctype html>")
+
+
+def test_it_shows_curves_settings_and_protocols(page: str) -> None:
+    outline = Outline(page)
+    assert outline.tags.count("svg") == 1
+    for words in ("kNN: k = 20 & byol", "linear: L2 < 1", "data <my images>", "First <paragraph>.", "Mine & yours"):
+        assert words in outline.text
+        assert escape(words) in page
+    assert page.count(escape("linear: L2 < 1")) == 1  # said once, though both runs followed it
+
+
+def test_the_same_runs_give_the_same_page(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / "a", "dino", True)]
+    one, two = (write_report(runs, tmp_path / f"{i}.html").read_text() for i in range(2))
+    assert len(one) == len(two)
+
+
+def test_a_run_that_was_not_labelled_has_a_page_too(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "a", "ir", False, knn_top1=None, linear_top1=None, protocols=[], entropy=None)
+    assert "<td>IR</td><td>-</td>" in write_report([run], tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [("simclr", "SimCLR"), ("cmc", "CMC"), ("ir", "IR"), ("moco", "MoCo"), ("deepcluster", "DeepCluster"), ("swav", "SwAV"),
+     ("byol", "BYOL"), ("dino", "DINO")],
+)  # fmt: skip
+def test_methods_are_written_as_their_papers_do(method: str, name: str, tmp_path: Path) -> None:
+    write_config(Run(tmp_path), {"method": method, "er": False})
+    assert name_of(Run(tmp_path)) == name
+    write_config(Run(tmp_path), {"method": method, "er": True})
+    assert name_of(Run(tmp_path)) == f"{name} + ER"
+
+
+def test_a_run_that_has_not_ended_is_named_and_nothing_written(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "byol", False)
+    (tmp_path / "a" / "summary.json").unlink()
+    with pytest.raises(FileNotFoundError, match="has the run ended"):
+        write_report([Run(tmp_path / "a")], tmp_path / "report.html")
+    assert not (tmp_path / "report.html").exists()

@@ -1,0 +1,323 @@
+"""What cannot be done is said in words, before anything is written and without anything being lost."""
+
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+from torch import Tensor
+from torch.utils.data import TensorDataset
+
+import entrec
+from entrec.data import CorruptImage
+from entrec.methods import Progress, SimCLR
+from entrec.training import checkpoint
+from entrec.training.loop import DivergedError, Loop
+from entrec.training.run import Run
+from tests.training.tiny import (
+    COMMON,
+    IMAGES,
+    Cameras,
+    classes,
+    every_tensor,
+    files_in,
+    folder_of_files,
+    pixels,
+    quick,
+    rows,
+    source,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "words"),
+    [
+        ("boyl", {}, "there is no method 'boyl'; did you mean 'byol'"),
+        ("byol", {"backbone": "resnet19"}, r"there is no backbone 'resnet19'; the nearest names are .*resnet18"),
+        ("byol", {"data": "cifar11"}, "unknown data 'cifar11'.*did you mean 'cifar10'"),
+        ("byol", {"data": "no/such/folder"}, "there is no folder or archive 'no/such/folder'"),
+        ("byol", {"recipe": "simclir"}, "recipe must be one of .*did you mean 'simclr'"),
+        ("byol", {"batch_size": IMAGES + 1}, f"batch_size {IMAGES + 1} is larger than the data set, which has {IMAGES} images"),
+        ("byol", {"epoch": 3}, "there is no option 'epoch'; did you mean 'epochs'"),
+        ("byol", {"device": "cuda"}, "needs a GPU that PyTorch can use, and there is none"),
+        ("byol", {"device": "abacus"}, "device must be auto, cpu or cuda, got 'abacus'"),
+        ("simclr", {"ema": 0.9}, "simclr has no option 'ema'"),
+    ],
+)
+def test_what_does_not_exist_is_named_and_nothing_is_written(
+    method: str, given: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises((ValueError, FileNotFoundError), match=words):
+        entrec.train(method, out=tmp_path / "run", **{"data": source(), **COMMON, **given})
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_without_images_is_named(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "notes.txt").write_text("no image")
+    with pytest.raises(FileNotFoundError, match=r"no images in .*data"):
+        quick("byol", tmp_path / "run", tmp_path / "data")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["../outside.png", "/outside.png", "a/../../outside.png"])
+def test_an_archive_whose_paths_leave_it_is_refused(name: str, tmp_path: Path) -> None:
+    folder = folder_of_files(tmp_path / "inside" / "data")
+    with tarfile.open(tmp_path / "data.tar", "w") as tar:
+        tar.add(folder, "data")
+        tar.addfile(tarfile.TarInfo(name))
+    before = files_in(tmp_path)
+    with pytest.raises(ValueError, match=r"is refused: its member .* leaves the folder"):
+        quick("byol", tmp_path / "run", tmp_path / "data.tar")
+    assert files_in(tmp_path) == before
+
+
+@pytest.mark.parametrize("uneven", [True, False])  # decoded when needed, or loaded at the start
+def test_corrupt_images_are_skipped_and_named(uneven: bool, tmp_path: Path) -> None:
+    data, bad = _with_corrupt(tmp_path / "data", uneven, lambda whole: b"no image")
+    console = Console(record=True, width=500)
+    run = quick("simclr", tmp_path / "run", data, console=console)
+    assert run.summary["skipped"] == [str(bad)]
+    assert str(bad) in console.export_text()
+
+
+@pytest.mark.parametrize("uneven", [True, False])
+def test_truncated_images_are_skipped_and_named(uneven: bool, tmp_path: Path) -> None:
+    data, bad = _with_corrupt(tmp_path / "data", uneven, lambda whole: whole[: len(whole) * 2 // 3])
+    assert quick("simclr", tmp_path / "run", data).summary["skipped"] == [str(bad)]
+
+
+@pytest.mark.parametrize("uneven", [True, False])
+def test_strictly_a_corrupt_image_stops_the_run(uneven: bool, tmp_path: Path) -> None:
+    data, bad = _with_corrupt(tmp_path / "data", uneven, lambda whole: b"no image")
+    with pytest.raises(CorruptImage, match=f"cannot decode the image .*{bad.name}"):
+        quick("simclr", tmp_path / "run", data, strict=True)
+
+
+def test_strictly_a_corrupt_image_stops_the_run_from_within_a_worker(tmp_path: Path) -> None:
+    data, bad = _with_corrupt(tmp_path / "data", True, lambda whole: b"no image")
+    with pytest.raises(CorruptImage, match=f"cannot decode the image .*{bad.name}"):
+        quick("simclr", tmp_path / "run", data, strict=True, workers=1)
+
+
+def test_corrupt_held_out_images_are_no_reason_to_fail(tmp_path: Path) -> None:
+    data = folder_of_files(tmp_path / "data", uneven=True)
+    bad = next(data.glob("test/*/005.png"))
+    bad.write_bytes(b"no image")
+    assert quick("simclr", tmp_path / "run", data).summary["knn_top1"] is not None
+
+
+def test_a_queue_larger_than_the_data_set_is_warned_of(tmp_path: Path) -> None:
+    console = Console(record=True, width=500)
+    run = quick("moco", tmp_path / "run", queue=IMAGES + 1, console=console)
+    assert f"warning: the queue holds {IMAGES + 1} keys but the data set {IMAGES} images" in console.export_text()
+    assert len(run.metrics) == 8
+
+
+def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match=r"is not empty; resume=True goes on with it, overwrite=True replaces it"):
+        quick("byol", tmp_path / "run")
+    assert files_in(tmp_path) == {"run/thesis.txt": b"mine"}
+    with pytest.raises(FileExistsError, match=r"thesis\.txt is a file"):
+        quick("byol", tmp_path / "run" / "thesis.txt")
+
+
+def test_an_empty_folder_will_do(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    assert len(quick("simclr", tmp_path / "run").metrics) == 8
+
+
+def test_overwriting_replaces_only_what_a_run_writes(tmp_path: Path) -> None:
+    run = quick("simclr", tmp_path / "run")
+    (run.folder / "thesis.txt").write_text("mine")
+    fresh = quick("byol", tmp_path / "fresh")
+    again = quick("byol", tmp_path / "run", overwrite=True)
+    assert (run.folder / "thesis.txt").read_text() == "mine"
+    assert again.config == fresh.config
+    assert rows(again) == rows(fresh)
+    assert len(list((again.folder / "tensorboard").iterdir())) == 1
+
+
+@pytest.mark.parametrize("given", [{"data": "no/such/folder"}, {"batch_size": 100}, {"backbone": "resnet19"}])
+def test_overwriting_with_settings_that_do_not_work_loses_nothing(given: dict[str, Any], tmp_path: Path) -> None:
+    run = quick("simclr", tmp_path / "run")
+    before = files_in(run.folder)
+    with pytest.raises((ValueError, FileNotFoundError)):
+        quick("byol", tmp_path / "run", overwrite=True, **given)
+    assert files_in(run.folder) == before
+
+
+def diverging(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """From a step on the encoder's features, and so the loss, are no numbers."""
+    original = Loop._one_step
+
+    def one_step(self: Loop, fed: Any, measured: bool) -> Any:
+        if self.place.step == step:
+            fed = fed._replace(images=tuple(torch.full_like(x, torch.nan) for x in fed.images))
+        return original(self, fed, measured)
+
+    monkeypatch.setattr(Loop, "_one_step", one_step)
+
+
+@pytest.mark.parametrize("method", ["simclr", "cmc", "ir", "moco", "deepcluster", "swav", "byol", "dino"])
+def test_a_loss_that_is_no_number_stops_the_run(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    diverging(monkeypatch, step=4)
+    with pytest.raises(DivergedError, match=r"NaN or infinite at step 5 \(epoch 2\); the last good checkpoint is .*last\.ckpt"):
+        quick(method, tmp_path / "run")
+    run = Run(tmp_path / "run")
+    assert checkpoint.load(run.checkpoint).place.step == 4
+    assert _all_finite(run)
+    assert [row["step"] for row in run.metrics if "loss" in row] == [1, 2, 3, 4]
+
+
+def test_it_stops_between_rows_too_before_a_checkpoint_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    diverging(monkeypatch, step=4)
+    with pytest.raises(DivergedError, match="step 5"):
+        quick("byol", tmp_path / "run", log_every=100, checkpoint_every=None)
+    assert checkpoint.load(Run(tmp_path / "run").checkpoint).place.step == 3
+    assert _all_finite(Run(tmp_path / "run"))
+
+
+def test_without_a_checkpoint_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    diverging(monkeypatch, step=0)
+    with pytest.raises(DivergedError, match=r"step 1 \(epoch 1\); there is no checkpoint yet"):
+        quick("byol", tmp_path / "run")
+
+
+def test_the_last_good_checkpoint_is_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gradient may overflow one step before the loss does: a checkpoint of that moment would be broken."""
+
+    def overflow(self: SimCLR, progress: Progress) -> None:
+        weight = next(self.encoder.parameters())
+        if progress.step == 3 and weight.grad is not None:
+            weight.grad.fill_(torch.nan)
+
+    monkeypatch.setattr(SimCLR, "before_step", overflow, raising=False)
+    with pytest.raises(DivergedError, match=r"the last good checkpoint is .*last\.ckpt"):
+        quick("simclr", tmp_path / "run")  # checkpoints are due after steps 3 and 4
+    assert _all_finite(Run(tmp_path / "run"))
+
+
+def test_a_run_that_diverged_goes_on_from_its_last_good_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = quick("moco", tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        diverging(patch, step=5)
+        with pytest.raises(DivergedError):
+            quick("moco", tmp_path / "run")
+    assert rows(quick("moco", tmp_path / "run", resume=True)) == rows(whole)
+
+
+@pytest.fixture(scope="module")
+def simclr(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return quick("simclr", tmp_path_factory.mktemp("runs") / "simclr")
+
+
+def test_a_run_of_another_method_does_not_go_on(simclr: Run) -> None:
+    before = files_in(simclr.folder)
+    with pytest.raises(ValueError, match="is of another method than byol"):
+        quick("byol", simclr.folder, resume=True)
+    assert files_in(simclr.folder) == before
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"epochs": 5}, "has epochs = 2, and cannot go on with 5"),
+        ({"er": True}, "has er = False, and cannot go on with True"),
+        ({"dim": 9}, "has dim = 8, and cannot go on with 9"),
+        ({"seed": 1}, "has seed = 0, and cannot go on with 1"),
+        ({"data": "digits"}, "has data = <colours>, and cannot go on with digits"),
+        ({"ema": 0.5}, "has no ema"),
+    ],
+)
+def test_a_run_does_not_go_on_with_other_settings(given: dict[str, Any], words: str, simclr: Run) -> None:
+    before = files_in(simclr.folder)
+    with pytest.raises(ValueError, match=words):
+        quick("simclr", simclr.folder, resume=True, **given)
+    assert files_in(simclr.folder) == before
+
+
+def test_shapes_are_other_data_like_any(tmp_path: Path) -> None:
+    """Though they are the default, which means the run's own data."""
+    data = folder_of_files(tmp_path / "data")
+    run = quick("simclr", tmp_path / "run", data)
+    (tmp_path / "run" / "checkpoints" / "last.ckpt").unlink()  # so that nothing is trained whatever happens
+    with pytest.raises(ValueError, match="and cannot go on with shapes"):
+        entrec.train("simclr", data="shapes", out=run.folder, resume=True)
+
+
+def test_a_python_data_set_must_be_given_again(simclr: Run) -> None:
+    with pytest.raises(ValueError, match=r"Python data set.*<colours>|<colours>.*data="):
+        entrec.train("simclr", out=simclr.folder, resume=True)
+
+
+@pytest.mark.parametrize("method", ["ir", "simclr"])
+def test_another_number_of_images_than_before_is_noticed(method: str, tmp_path: Path) -> None:
+    """The steps of an epoch, and what a bank holds, would be others."""
+    data = TensorDataset(pixels(), classes())
+    run = quick(method, tmp_path / "run", data)
+    before = files_in(run.folder)
+    with pytest.raises(ValueError, match="images"):
+        quick(method, run.folder, TensorDataset(pixels(32), classes(32)), resume=True)
+    assert files_in(run.folder) == before
+
+
+def test_a_folder_that_is_no_run_does_not_go_on(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(FileNotFoundError, match=r"is no run: it holds no config\.yaml"):
+            quick("simclr", folder, resume=True)
+    assert files_in(tmp_path) == {"thesis.txt": b"mine"}
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path, simclr: Run) -> None:
+    run = quick("simclr", tmp_path / "run", seed=1)
+    run.checkpoint.write_bytes(simclr.checkpoint.read_bytes())
+    with pytest.raises(ValueError, match="the checkpoint is of another run: seed differ"):
+        quick("simclr", run.folder, seed=1, resume=True)
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
+    run = quick("simclr", tmp_path / "run")
+    whole = run.checkpoint.read_bytes()
+    for broken in (whole[: len(whole) // 2], b"", b"no checkpoint"):
+        run.checkpoint.write_bytes(broken)
+        with pytest.raises(ValueError, match=r"last\.ckpt is no checkpoint of entrec's, or is damaged"):
+            quick("simclr", run.folder, resume=True)
+        assert run.checkpoint.read_bytes() == broken
+
+
+def test_cameras_of_other_channels_are_named(tmp_path: Path) -> None:
+    cameras = Cameras()
+    cameras.right = cameras.right[:, :1]
+    with pytest.raises(ValueError, match="channels"):
+        quick("cmc", tmp_path / "run", cameras, shared=False)
+
+
+@pytest.mark.parametrize("given", [{"views": 3}, {"views": 2, "shared": False}])
+def test_views_that_are_asked_for_fit_those_that_there_are(given: dict[str, Any], tmp_path: Path) -> None:
+    """Either it trains, or it says that a sample is two views."""
+    try:
+        run = quick("cmc", tmp_path / "run", Cameras(), **given)
+    except ValueError as error:
+        assert "views" in str(error)  # noqa: PT017
+    else:
+        assert run.config["views"] == 2
+
+
+def _with_corrupt(folder: Path, uneven: bool, damage: Callable[[bytes], bytes]) -> tuple[Path, Path]:
+    """A folder of images, one of which is damaged."""
+    data = folder_of_files(folder, uneven=uneven)
+    bad = next(data.glob("train/*/007.png"))
+    bad.write_bytes(damage(bad.read_bytes()))
+    return data, bad
+
+
+def _all_finite(run: Run) -> bool:
+    return all(bool(x.isfinite().all()) for x in every_tensor(run).values() if isinstance(x, Tensor))

@@ -1,0 +1,99 @@
+"""Checkpoints are there whole or not at all, and hold nothing but tensors and plain values."""
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from entrec.training import checkpoint
+from entrec.training.checkpoint import Content, Place
+from tests.training.tiny import every_tensor, quick
+
+
+def content(step: int = 3) -> Content:
+    return Content(Place(step, 1, 2), {"method": "byol", "ema": None}, {"mean": (0.5,)}, {"method": {"w": torch.arange(step)}})
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path / "checkpoints" / "last.ckpt", content())
+    found = checkpoint.load(tmp_path / "checkpoints" / "last.ckpt")
+    assert found[:3] == content()[:3]
+    assert isinstance(found.place, Place)
+    assert torch.equal(found.parts["method"]["w"], torch.arange(3))
+
+
+def test_a_write_that_fails_leaves_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "last.ckpt"
+    checkpoint.save(path, content(3))
+    original: Any = torch.save
+
+    def half(plain: Any, where: Path) -> None:
+        original(plain, where)
+        os.truncate(where, where.stat().st_size // 2)
+        raise OSError("no space left")
+
+    monkeypatch.setattr(torch, "save", half)
+    with pytest.raises(OSError, match="no space left"):
+        checkpoint.save(path, content(4))
+    assert checkpoint.load(path).place.step == 3
+    assert [file.name for file in tmp_path.iterdir()] == ["last.ckpt"]
+
+
+def test_a_file_that_runs_code_is_refused(tmp_path: Path) -> None:
+    class Harmful:
+        def __reduce__(self) -> Any:
+            return (Path(tmp_path / "harm").touch, ())
+
+    path = tmp_path / "last.ckpt"
+    torch.save({"format": 1, "place": Harmful()}, path)
+    with pytest.raises(ValueError, match="is no checkpoint of entrec's"):
+        checkpoint.load(path)
+    path.write_bytes(pickle.dumps(Harmful(), protocol=2))
+    with pytest.raises(ValueError, match="is no checkpoint of entrec's"):
+        checkpoint.load(path)
+    assert not (tmp_path / "harm").exists()
+
+
+@pytest.mark.parametrize("other", [{"format": 0}, {"state_dict": {}}, torch.zeros(3), [1, 2]])
+def test_other_peoples_files_are_refused(other: Any, tmp_path: Path) -> None:
+    torch.save(other, tmp_path / "last.ckpt")
+    with pytest.raises(ValueError, match=r"last\.ckpt is no checkpoint of entrec's"):
+        checkpoint.load(tmp_path / "last.ckpt")
+
+
+@pytest.mark.parametrize("damaged", [b"", b"words", b"PK\x03\x04 and no more"])
+def test_a_damaged_file_is_named(damaged: bytes, tmp_path: Path) -> None:
+    (tmp_path / "last.ckpt").write_bytes(damaged)
+    with pytest.raises(ValueError, match=r"last\.ckpt is no checkpoint of entrec's"):
+        checkpoint.load(tmp_path / "last.ckpt")
+
+
+def test_a_missing_one_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"there is no checkpoint .*last\.ckpt"):
+        checkpoint.load(tmp_path / "last.ckpt")
+
+
+@pytest.mark.parametrize(
+    ("method", "kept"),
+    [
+        (
+            "moco",
+            ("queue.rows", "queue.pointer", "queue.filled", "teacher.module.0.stem.0.weight", "teacher.module.1.0.weight"),
+        ),
+        ("ir", ("bank.entries",)),
+        ("deepcluster", ("labels", "weights", "predictor.weight")),
+        ("swav", ("prototypes.weight", "queue.rows", "queue.pointer")),
+        ("dino", ("centre.value", "teacher.module.0.stem.0.weight")),
+        ("byol", ("predictor.0.weight", "teacher.module.0.stem.1.running_mean")),
+    ],
+)
+def test_a_runs_checkpoint_holds_all_that_it_remembers(method: str, kept: tuple[str, ...], tmp_path: Path) -> None:
+    run = quick(method, tmp_path / "run")
+    found = every_tensor(run)
+    assert [name for name in kept if f"/parts/method/{name}" not in found] == []
+    assert checkpoint.load(run.checkpoint).place == (6, 2, 0)
+    assert all(name.startswith(("/place", "/config", "/facts", "/parts/")) for name in found)
+    assert [path.name for path in run.checkpoint.parent.iterdir()] == ["last.ckpt"]
