@@ -26,6 +26,7 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 CASES = [(name, er) for name in METHODS for er in (False, True)]
 WITH_TEACHER = ["moco", "byol", "dino"]
+CONSTANT: dict[str, dict[str, Any]] = {"moco": {}, "byol": {"schedule": "constant"}, "dino": {"schedule": "constant"}}
 AT = Progress(3, 10)
 
 
@@ -135,7 +136,7 @@ def test_the_entropy_of_projections_has_a_gradient_of_its_own(name: str) -> None
 
 @pytest.mark.parametrize("name", WITH_TEACHER)
 def test_no_gradient_reaches_the_teacher_and_it_follows_by_its_coefficient(name: str) -> None:
-    method = build(name, ema=0.7, **({"schedule": "constant"} if name != "moco" else {}))
+    method = build(name, ema=0.7, **CONSTANT[name])
     optimizer = torch.optim.SGD(method.parameters(), 0.5)
     before = {key: p.clone() for key, p in method.teacher.named_parameters()}
     one_step(method, views_of(1), optimizer)
@@ -150,8 +151,7 @@ def test_no_gradient_reaches_the_teacher_and_it_follows_by_its_coefficient(name:
 @pytest.mark.parametrize("er", [False, True])
 def test_an_ema_of_none_is_the_student_itself_and_of_zero_its_last_step(name: str, er: bool) -> None:
     assert build(name, er, ema=None).teacher is None
-    options = {"schedule": "constant"} if name != "moco" else {}
-    method = build(name, er, ema=0.0, **options)
+    method = build(name, er, ema=0.0, **CONSTANT[name])
     one_step(method, views_of(1), torch.optim.SGD(method.parameters(), 0.5))
     head = method.head if name == "dino" else method.projector
     for p, q in zip(method.teacher.parameters(), nn.Sequential(method.encoder, head).parameters(), strict=True):

@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from entrec.training import checkpoint
-from entrec.training.checkpoint import Content, Place
+from entrec.training.checkpoint import Content, History, Place
 from tests.training.tiny import every_tensor, quick
 
 
 def content(step: int = 3) -> Content:
-    return Content(Place(step, 1, 2), {"method": "byol", "ema": None}, {"mean": (0.5,)}, {"method": {"w": torch.arange(step)}})
+    config, parts = {"method": "byol", "ema": None}, {"method": {"w": torch.arange(step)}}
+    return Content(Place(step, 1, 2), config, {"mean": (0.5,)}, parts, History(1.5, ("a.png",)))
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
@@ -22,6 +23,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     found = checkpoint.load(tmp_path / "checkpoints" / "last.ckpt")
     assert found[:3] == content()[:3]
     assert isinstance(found.place, Place)
+    assert found.history == History(1.5, ("a.png",))
     assert torch.equal(found.parts["method"]["w"], torch.arange(3))
 
 
@@ -95,5 +97,5 @@ def test_a_runs_checkpoint_holds_all_that_it_remembers(method: str, kept: tuple[
     found = every_tensor(run)
     assert [name for name in kept if f"/parts/method/{name}" not in found] == []
     assert checkpoint.load(run.checkpoint).place == (6, 2, 0)
-    assert all(name.startswith(("/place", "/config", "/facts", "/parts/")) for name in found)
+    assert all(name.startswith(("/place", "/config", "/facts", "/parts/", "/history")) for name in found)
     assert [path.name for path in run.checkpoint.parent.iterdir()] == ["last.ckpt"]

@@ -94,4 +94,7 @@ def _parsed(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key:
         fail(f"--set takes KEY=VALUE, got {text!r}")
-    return key.strip().replace("-", "_"), yaml.safe_load(value)
+    try:
+        return key.strip().replace("-", "_"), yaml.safe_load(value)
+    except yaml.YAMLError:
+        fail(f"--set {key}=... must have a value that YAML can read, got {value!r}")

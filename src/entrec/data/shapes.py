@@ -70,7 +70,7 @@ def _draw(n: int, generator: torch.Generator) -> Factors:
         "background_lightness": uniform(0.2, 0.3),
         "hue_slope": uniform(-4, 4, 2),
         "lightness_slope": uniform(-0.2, 0.2, 2),
-        "turn": uniform(-0.35, 0.35, _COPIES**2),
+        "turn": uniform(-0.2, 0.2, _COPIES**2),
         "shrink": uniform(0.9, 1, _COPIES**2),
         "shift_x": uniform(-1, 1, _COPIES**2),
         "shift_y": uniform(-1, 1, _COPIES**2),

@@ -13,6 +13,7 @@ from entrec.branches.kmeans import kmeans, optimal_transport_labels
 from entrec.estimators import ERObjective, discrete_er_objective
 from entrec.losses import DeepClusterLoss
 from entrec.methods.step import Step, Views, together
+from entrec.pairwise import ranks
 
 RECIPE = "simclr"
 
@@ -93,3 +94,5 @@ class DeepCluster(nn.Module):
             sizes = torch.bincount(labels, minlength=self.options.clusters)
             self.weights.copy_(1 / sizes[labels].to(torch.float32))
         self.predictor.weight.copy_(found.centres)
+        # Each process's BatchNorm has statistics of its own on CPUs, and so would its clusters.
+        ranks.as_on_the_first(self.labels, self.weights, self.predictor.weight.data)

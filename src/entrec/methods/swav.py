@@ -11,6 +11,7 @@ from entrec.branches.sinkhorn import sinkhorn, total_over_ranks
 from entrec.estimators import ERObjective, discrete_er_objective
 from entrec.losses import SwAVLoss
 from entrec.methods.step import Progress, Step, Views, together
+from entrec.pairwise import ranks
 
 RECIPE = "swav"
 
@@ -70,7 +71,7 @@ class SwAV(nn.Module):
         """Balanced over the batch of all ranks, and over the queue's rows where there is one."""
         scores = logits.detach()
         if self.queue is not None:
-            scores = torch.cat([scores, self.prototypes(self.queue.rows)])
+            scores = torch.cat([scores, self.prototypes(ranks.own_part(self.queue.rows))])
         codes = sinkhorn(scores, self.options.epsilon, self.options.iterations, total=total_over_ranks)
         return codes[: len(logits)]
 

@@ -61,7 +61,7 @@ def agree(check: Callable[[], tuple[Tensor, ...]], like: Any, least_rows: int = 
         like: what was given as points, as the check has not seen it yet.
         least_rows: that the ranks must have together.
     """
-    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+    if not several():
         found = check()
         _enough([found[0].shape[-2]], least_rows)
         return found, None
@@ -103,6 +103,32 @@ def _device(like: Any) -> torch.device:
     if isinstance(like, Tensor):
         return like.device
     return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
+
+
+def several() -> bool:
+    """Whether this process is one of several."""
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+def as_on_the_first(*tensors: Tensor) -> None:
+    """Overwrite the tensors, in place, with those of rank 0."""
+    if several():
+        for x in tensors:
+            dist.broadcast(x, src=0)
+
+
+def largest(x: Tensor) -> Tensor:
+    """Of the ranks' numbers, one per place, the largest."""
+    if not several():
+        return x
+    found = x.clone()
+    dist.all_reduce(found, dist.ReduceOp.MAX)
+    return found
+
+
+def own_part(rows: Tensor) -> Tensor:
+    """Of rows that all ranks hold alike, those that this one counts, so that each is counted once."""
+    return rows[dist.get_rank() :: dist.get_world_size()] if several() else rows
 
 
 def gather(x: Tensor, shares: Shares | None, dim: int = -1) -> Tensor:

@@ -49,7 +49,9 @@ def assemble(settings: Settings, source: Source) -> Parts:
     backbone = build_backbone(settings.backbone or source.backbone, source.channels, size)
     given = dict(settings.options)
     if source.views > 1 and hasattr(entry.options, "views"):
-        given.setdefault("views", source.views)
+        given = {"views": source.views, **given}
+    if source.views > 1 and given.get("views", source.views) != source.views:
+        raise ValueError(f"views must be {source.views}, as each sample of {source.name} is, got {given['views']}")
     options = replace(entry.defaults(backbone.width, size < SMALL), **given)
     per_image = {"images": len(source.train)} if entry.per_image else {}  # type: ignore[arg-type]
     method = entry.build(backbone.module, backbone.width, options, settings.er, settings.gather, **per_image)

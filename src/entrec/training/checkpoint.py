@@ -19,6 +19,13 @@ class Place(NamedTuple):
     batch: int
 
 
+class History(NamedTuple):
+    """What the summary will tell of the run so far: seconds it took, over all its sittings, and files that were skipped."""
+
+    seconds: float
+    skipped: tuple[str, ...]
+
+
 class Content(NamedTuple):
     """What a checkpoint holds.
 
@@ -27,12 +34,14 @@ class Content(NamedTuple):
         config: the run's settings, complete.
         facts: what must be known of the data to use the encoder without them: channels, mean, std, classes.
         parts: state dicts by name: method, optimizer, probe, probe_optimizer.
+        history: of the run; nothing that the next step reads.
     """
 
     place: Place
     config: dict[str, Any]
     facts: dict[str, Any]
     parts: dict[str, Any]
+    history: History
 
 
 def save(path: Path, content: Content) -> None:
@@ -40,7 +49,7 @@ def save(path: Path, content: Content) -> None:
 
     No RNG state: all draws of a run follow from its seed and their place in it (`draws`).
     """
-    plain = {"format": FORMAT, **content._asdict(), "place": tuple(content.place)}
+    plain = {"format": FORMAT, **content._asdict(), "place": tuple(content.place), "history": tuple(content.history)}
     with appearing(path) as unfinished:
         torch.save(plain, unfinished)
 
@@ -55,4 +64,5 @@ def load(path: Path) -> Content:
         raise ValueError(f"{path} is no checkpoint of entrec's, or is damaged: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f"{path} is no checkpoint of entrec's, or of another version of it (format {FORMAT} is wanted)")
-    return Content(Place(*content["place"]), content["config"], content["facts"], content["parts"])
+    config, facts, parts = content["config"], content["facts"], content["parts"]
+    return Content(Place(*content["place"]), config, facts, parts, History(*content["history"]))

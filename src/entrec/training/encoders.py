@@ -47,6 +47,7 @@ def facts_of(source: Source) -> dict[str, Any]:
         "mean": tuple(source.mean),
         "std": tuple(source.std),
         "classes": tuple(source.classes),
+        "images": len(source.train),  # type: ignore[arg-type]
     }
 
 

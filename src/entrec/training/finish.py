@@ -17,9 +17,9 @@ _MEASURED = ("entropy", "reconstruction", "er_bound", "samples_per_second")
 _PACKAGES = ("entrec", "torch", "torchvision", "lightning", "timm")
 
 
-def finish(loop: Loop, seconds: float, console: Console | None) -> None:
+def finish(loop: Loop, console: Console | None) -> None:
     """Write encoder.safetensors and summary.json, and show the scores."""
-    settings, run = loop.settings, loop.run
+    settings, run, seconds = loop.settings, loop.run, loop.elapsed()
     write_encoder(run, overwrite=True)
     evaluation = _evaluation(loop)
     last = [row for row in run.metrics if row["epoch"] == settings.epochs - 1]

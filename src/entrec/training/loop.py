@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 from lightning.fabric import Fabric
@@ -12,9 +12,10 @@ from torch.optim import Optimizer
 from entrec.evaluation.features import extract
 from entrec.evaluation.knn import knn_accuracy
 from entrec.methods import Progress, Step, Views
+from entrec.pairwise import ranks
 from entrec.training import checkpoint
 from entrec.training.assemble import Parts, optimizer_of
-from entrec.training.checkpoint import Place
+from entrec.training.checkpoint import History, Place
 from entrec.training.draws import generator_of, seed_of
 from entrec.training.encoders import facts_of
 from entrec.training.feed import Fed, Feed
@@ -43,10 +44,9 @@ class Loop:
     def __init__(self, fabric: Fabric, parts: Parts, run: Run) -> None:
         self.fabric, self.parts, self.run, self.settings = fabric, parts, run, parts.settings
         self.method: Any = parts.method
-        source, settings = parts.source, parts.settings
-        ranks = fabric.world_size
+        source, settings, among = parts.source, parts.settings, fabric.world_size
         self.feed = Feed(
-            source, parts.augment, settings.batch_size // ranks, settings.seed, fabric.device, fabric.global_rank, ranks,
+            source, parts.augment, settings.batch_size // among, settings.seed, fabric.device, fabric.global_rank, among,
             settings.workers,
         )  # fmt: skip
         self.total = settings.epochs * len(self.feed)
@@ -54,7 +54,9 @@ class Loop:
         self.peaks = [group["lr"] for group in self.optimizer.param_groups]
         self.probe = OnlineProbe(parts.backbone.width, len(source.classes)) if source.classes else None
         self.place = Place(0, 0, 0)
-        self.skipped: set[str] = set()
+        self.seconds = 0.0  # that earlier sittings of the run took
+        self._begun = time.perf_counter()
+        self.skipped: set[str] = {name for part in (source.train, source.test) for name in getattr(part, "skipped", ())}
         self._prepare()
         self.bad = torch.tensor(-1, device=fabric.device)  # the first step whose loss was no number
 
@@ -70,16 +72,18 @@ class Loop:
         self.model: Any
         self.model, self.stepper = fabric.setup(self.parts.method, self.optimizer)
         if self.probe is not None:
+            if fabric.device.type == "cuda" and fabric.world_size > 1:
+                self.probe = cast(OnlineProbe, nn.SyncBatchNorm.convert_sync_batchnorm(self.probe))
             self.probe_model, self.probe_stepper = fabric.setup(self.probe, self.probe.optimizer())
 
     def state(self) -> dict[str, Any]:
         """The state dicts of everything that learns or remembers."""
-        parts = {"method": self.parts.method.state_dict(), "optimizer": self.optimizer.state_dict()}
+        parts: dict[str, Any] = {"method": self.parts.method.state_dict(), "optimizer": self.optimizer.state_dict()}
         if self.probe is not None:
             parts |= {"probe": self.probe.state_dict(), "probe_optimizer": self.probe_stepper.state_dict()}
         return parts
 
-    def restore(self, place: Place, parts: dict[str, Any]) -> None:
+    def restore(self, place: Place, parts: dict[str, Any], history: History) -> None:
         """Go on from a checkpoint."""
         self.parts.method.load_state_dict(parts["method"])
         self.optimizer.load_state_dict(parts["optimizer"])
@@ -87,9 +91,15 @@ class Loop:
             self.probe.load_state_dict(parts["probe"])
             self.probe_stepper.load_state_dict(parts["probe_optimizer"])
         self.place = place
+        self.skipped |= set(history.skipped)
+        self.seconds = history.seconds
+
+    def elapsed(self) -> float:
+        """Seconds that the run has taken, over all its sittings."""
+        return self.seconds + time.perf_counter() - self._begun
 
     def fit(self, log: Log | None) -> Iterator[int]:
-        """Train to the end; yields the number of each epoch that is over, after its checkpoint."""
+        """Train to the end; yields the number of each epoch that is over, and writes its checkpoint when asked to go on."""
         log_every, started = self.settings.log_every, (time.perf_counter(), self.place.step)
         while self.place.epoch < self.settings.epochs:
             epoch = self.place.epoch
@@ -97,7 +107,8 @@ class Loop:
                 self._begin_epoch(epoch)
             weights = getattr(self.method, "weights", None)
             for fed in self.feed.epoch(epoch, self.place.batch, weights):
-                row = self._one_step(fed, measured=self.place.step % log_every == 0)
+                last = self.place.batch + 1 == len(self.feed)
+                row = self._one_step(fed, measured=last or self.place.step % log_every == 0)
                 self.place = Place(self.place.step + 1, epoch, self.place.batch + 1)
                 if fed.skipped:
                     self._count_skipped(fed.skipped, log)
@@ -113,8 +124,8 @@ class Loop:
                 if every and self.place.step % every == 0:
                     self.save()
             self.place = Place(self.place.step, epoch + 1, 0)
-            self.save()
             yield epoch
+            self.save()  # after the epoch's score was written: what a checkpoint has behind it is never written again
             started = (time.perf_counter(), self.place.step)
 
     def _begin_epoch(self, epoch: int) -> None:
@@ -178,7 +189,8 @@ class Loop:
 
     def _numbers(self, row: dict[str, Tensor]) -> dict[str, float]:
         """The row on the host, by one look at the device, which also tells whether all losses have been numbers."""
-        first_bad, *values = torch.stack([x.to(self.fabric.device, torch.float64) for x in (self.bad, *row.values())]).tolist()
+        numbers = (ranks.largest(self.bad), *row.values())
+        first_bad, *values = torch.stack([x.to(self.fabric.device, torch.float64) for x in numbers]).tolist()
         self._stop_if_bad(int(first_bad))
         return dict(zip(row, values, strict=True))
 
@@ -188,16 +200,22 @@ class Loop:
         last = self.run.checkpoint
         where = f"the last good checkpoint is {last}" if last.is_file() else "there is no checkpoint yet"
         raise DivergedError(
-            f"the loss was NaN or infinite at step {step + 1} (epoch {step // len(self.feed) + 1}); {where}. "
+            f"the loss or the weights were NaN or infinite at step {step + 1} (epoch {step // len(self.feed) + 1}); {where}. "
             "A lower --rate, or --precision 32, may help"
         )
 
     def save(self) -> None:
         """Write the checkpoint, unless what it would hold is broken."""
-        self._stop_if_bad(int(self.bad))
+        # Weights can break before any loss shows it; norms, which are one pass over them, tell.
+        sizes = torch.stack(torch._foreach_norm(list(self.parts.method.parameters())))
+        broken = torch.where(sizes.isfinite().all(), self.bad, self.place.step - 1)
+        self._stop_if_bad(int(ranks.largest(torch.where(self.bad < 0, broken, self.bad))))
         if self.fabric.is_global_zero:
-            content = checkpoint.Content(self.place, self.settings.flat(), facts_of(self.parts.source), self.state())
-            checkpoint.save(self.run.checkpoint, content)
+            history = History(self.elapsed(), tuple(sorted(self.skipped)))
+            facts = facts_of(self.parts.source)
+            checkpoint.save(
+                self.run.checkpoint, checkpoint.Content(self.place, self.settings.flat(), facts, self.state(), history)
+            )
         self.fabric.barrier()
 
     def knn(self) -> float | None:

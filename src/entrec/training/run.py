@@ -87,7 +87,8 @@ class Metrics:
         self._path = path
         rows: Sequence[str] = []
         if path.is_file() and up_to_step:
-            rows = [line for line in path.read_text().splitlines()[1:] if line and int(line.split(",")[0]) <= up_to_step]
+            lines = [line for line in path.read_text().splitlines()[1:] if line.count(",") == len(COLUMNS) - 1]
+            rows = [line for line in lines if int(line.split(",")[0]) <= up_to_step]  # a line cut off by a crash has too few
         write_text(path, "\n".join([",".join(COLUMNS), *rows]) + "\n")
 
     def write(self, row: Mapping[str, float]) -> None:

@@ -127,7 +127,10 @@ def _device(device: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError("device='cuda' needs a GPU that PyTorch can use, and there is none; device='cpu' works")
-    return torch.device(device)
+    try:
+        return torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(f"device must be auto, cpu or cuda, got {device!r}") from error
 
 
 __all__ = ["Data", "Run", "Split", "embed", "evaluate", "export", "open_run", "write_encoder"]

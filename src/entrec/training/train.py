@@ -1,35 +1,30 @@
 """`entrec.train`: from a method's name to a run on disk."""
 
-import os
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
-import torch
 from lightning.fabric import Fabric
-from lightning.fabric.strategies.ddp import DDPStrategy
 from rich.console import Console
 from torch.utils.data import Dataset
 
 from entrec.data import Source, open_source
-from entrec.training import checkpoint
 from entrec.training.assemble import Parts, assemble
+from entrec.training.devices import fabric_for
 from entrec.training.finish import finish
 from entrec.training.log import Log, in_words
 from entrec.training.loop import Loop
-from entrec.training.run import Run, open_run, write_config
+from entrec.training.resuming import as_before, restore
+from entrec.training.run import Run, write_config
 from entrec.training.settings import Settings, read_config, settings
 
-# What may change when a run goes on: how it is computed and shown, not what.
-_MAY_CHANGE = {"device", "devices", "workers", "log_every", "evaluate_every", "checkpoint_every", "wandb", "strict", "compile"}
 _WRITTEN = ("config.yaml", "metrics.csv", "summary.json", "encoder.safetensors", "report.html", "checkpoints", "tensorboard")
 
 
 def train(
     method: str,
     *,
-    data: str | Path | Dataset[Any] | Source = "shapes",
+    data: str | Path | Dataset[Any] | Source | None = None,
     out: str | Path | None = None,
     config: str | Path | None = None,
     resume: bool = False,
@@ -41,7 +36,8 @@ def train(
 
     Args:
         method: simclr, cmc, ir, moco, deepcluster, swav, byol or dino.
-        data: a name, a folder of images, an archive of one, or a map-style data set whose items are images, or tuples of views.
+        data: a name, a folder of images, an archive of one, or a map-style data set whose items are images, or tuples of views;
+            by default the rendered shapes.
         out: the run's folder; by default runs/METHOD[-er]-DATA.
         config: a YAML file of settings; what is given here goes before it.
         resume: go on with the run in `out`, whose settings stand in its config.yaml.
@@ -57,19 +53,19 @@ def train(
         >>> run = entrec.train("byol", er=True, data="shapes", epochs=20)  # doctest: +SKIP
         >>> run.summary["knn_top1"]  # doctest: +SKIP
     """
-    named = data if isinstance(data, str | Path) else f"<{getattr(data, 'name', type(data).__name__)}>"
     from_file = read_config(Path(config)) if config is not None else {}
     if from_file.pop("method", method) != method:
         raise ValueError(f"{config} is for another method than {method}")
-    given = {**from_file, **given, **({"data": str(named)} if "data" not in from_file or data != "shapes" else {})}
+    given = {**from_file, **given, **({} if data is None else {"data": _named(data)})}
     folder = Path(out) if out is not None else Path("runs") / _folder_name(method, given)
     run = Run(folder)
     if resume:
-        given = _as_before(run, method, given)
+        given = as_before(run, method, given)
     wanted = settings(method, given)
     if not resume:
         _require_free(folder, overwrite)
-    return _train(wanted, data if not isinstance(data, str | Path) else wanted.data, run, resume, overwrite, console)
+    held = data if data is not None and not isinstance(data, str | Path) else wanted.data
+    return _train(wanted, held, run, resume, overwrite, console)
 
 
 def _train(wanted: Settings, data: Any, run: Run, resume: bool, overwrite: bool, console: Console | None) -> Run:
@@ -80,16 +76,13 @@ def _train(wanted: Settings, data: Any, run: Run, resume: bool, overwrite: bool,
     _check_fit(parts, fabric.world_size)
     loop = Loop(fabric, parts, run)
     if resume:
-        before = checkpoint.load(run.checkpoint)
-        _same_run(before.config, parts.settings.flat())
-        loop.restore(before.place, before.parts)
+        restore(loop, source)
     elif fabric.is_global_zero:
         _begin(run, parts, overwrite)
     fabric.barrier()
     for notice in _notices(parts, fabric):
         if shown is not None:
             shown.print(notice, highlight=False)
-    begin = time.perf_counter()
     log = Log(run.folder, loop.total, loop.place.step, shown, wanted.wandb) if fabric.is_global_zero else None
     try:
         for epoch in loop.fit(log):
@@ -101,35 +94,9 @@ def _train(wanted: Settings, data: Any, run: Run, resume: bool, overwrite: bool,
         if log is not None:
             log.close()
     if fabric.is_global_zero:
-        finish(loop, time.perf_counter() - begin, shown)
+        finish(loop, shown)
     fabric.barrier()
     return run
-
-
-def fabric_for(wanted: Settings) -> Fabric:
-    """Lightning's Fabric for the device, ranks and precision that are asked for, launched.
-
-    Raises:
-        ValueError: the device is not there.
-    """
-    device = wanted.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device not in ("cpu", "cuda"):
-        raise ValueError(f"device must be auto, cpu or cuda, got {wanted.device!r}")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device='cuda' needs a GPU that PyTorch can use, and there is none; device='cpu' works")
-    if device == "cuda" and wanted.devices > torch.cuda.device_count():
-        raise ValueError(f"devices={wanted.devices} needs as many GPUs, and there are {torch.cuda.device_count()}")
-    halves = wanted.precision or ("bf16" if device == "cuda" and torch.cuda.is_bf16_supported() else "32")
-    several = wanted.devices > 1 or int(os.environ.get("WORLD_SIZE", "1")) > 1
-    # Buffers are not broadcast: SyncBatchNorm keeps statistics equal, and queues and banks are equal by how they are filled.
-    strategy: Any = DDPStrategy(broadcast_buffers=False) if several else "auto"
-    devices = int(os.environ["LOCAL_WORLD_SIZE"]) if "LOCAL_WORLD_SIZE" in os.environ else wanted.devices
-    precision: Any = {"bf16": "bf16-mixed", "32": "32-true"}[halves]
-    fabric = Fabric(accelerator=device, devices=devices, strategy=strategy, precision=precision)
-    fabric.launch()
-    return fabric
 
 
 def _epoch_row(loop: Loop, log: Log, epoch: int) -> None:
@@ -160,27 +127,6 @@ def _require_free(folder: Path, overwrite: bool) -> None:
     raise FileExistsError(f"{folder} is not empty; resume=True goes on with it, overwrite=True replaces it, or choose another")
 
 
-def _as_before(run: Run, method: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The settings of the run that goes on; those given again must be the same, unless they do not change the result."""
-    before = open_run(run.folder).config
-    if before.pop("method") != method:
-        raise ValueError(f"the run in {run.folder} is of another method than {method}; see its config.yaml")
-    for key, value in given.items():
-        if key in _MAY_CHANGE or (key == "data" and value == "shapes"):
-            continue
-        if key in before and before[key] != value:
-            raise ValueError(f"the run in {run.folder} has {key} = {before[key]}, and cannot go on with {value}")
-        if key not in before:
-            raise ValueError(f"the run in {run.folder} has no {key}")
-    return {**before, **{key: value for key, value in given.items() if key in _MAY_CHANGE}}
-
-
-def _same_run(checkpointed: dict[str, Any], wanted: dict[str, Any]) -> None:
-    different = [key for key in wanted if key not in _MAY_CHANGE and checkpointed.get(key) != wanted[key]]
-    if different:
-        raise ValueError(f"the checkpoint is of another run: {', '.join(different)} differ from config.yaml")
-
-
 def _check_fit(parts: Parts, ranks: int) -> None:
     n, settings = len(parts.source.train), parts.settings  # type: ignore[arg-type]
     if settings.batch_size % ranks:
@@ -193,6 +139,7 @@ def _notices(parts: Parts, fabric: Fabric) -> list[str]:
     """What the user should know before it starts."""
     n, options = len(parts.source.train), parts.settings.options  # type: ignore[arg-type]
     found = [parts.augment.notice] if parts.augment.notice else []
+    found += [f"skipped a corrupt image: {name}" for name in getattr(parts.source.train, "skipped", ())]
     if options.get("queue", 0) > n:
         found.append(
             f"warning: the queue holds {options['queue']} keys but the data set {n} images, so an image can meet itself there "
@@ -203,6 +150,11 @@ def _notices(parts: Parts, fabric: Fabric) -> list[str]:
     return found
 
 
+def _named(data: str | Path | Dataset[Any] | Source) -> str:
+    """Data as config.yaml names them: what has no name of its own in angle brackets."""
+    return str(data) if isinstance(data, str | Path) else f"<{getattr(data, 'name', type(data).__name__)}>"
+
+
 def _folder_name(method: str, given: dict[str, Any]) -> str:
-    data = Path(str(given["data"])).name.split(".")[0].strip("<>") or "data"
+    data = Path(str(given.get("data", "shapes"))).name.split(".")[0].strip("<>") or "data"
     return f"{method}{'-er' if given.get('er') else ''}-{data}"

@@ -1,0 +1,36 @@
+"""Where a run computes: device, processes and precision, through Lightning's Fabric."""
+
+import os
+from typing import Any
+
+import torch
+from lightning.fabric import Fabric
+from lightning.fabric.strategies.ddp import DDPStrategy
+
+from entrec.training.settings import Settings
+
+
+def fabric_for(wanted: Settings) -> Fabric:
+    """Fabric for the device, ranks and precision that are asked for, launched.
+
+    Raises:
+        ValueError: the device is not there.
+    """
+    device = wanted.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device not in ("cpu", "cuda"):
+        raise ValueError(f"device must be auto, cpu or cuda, got {wanted.device!r}")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device='cuda' needs a GPU that PyTorch can use, and there is none; device='cpu' works")
+    if device == "cuda" and wanted.devices > torch.cuda.device_count():
+        raise ValueError(f"devices={wanted.devices} needs as many GPUs, and there are {torch.cuda.device_count()}")
+    halves = wanted.precision or ("bf16" if device == "cuda" and torch.cuda.is_bf16_supported() else "32")
+    several = wanted.devices > 1 or int(os.environ.get("WORLD_SIZE", "1")) > 1
+    # Buffers are not broadcast: SyncBatchNorm keeps statistics equal, and queues and banks are equal by how they are filled.
+    strategy: Any = DDPStrategy(broadcast_buffers=False) if several else "auto"
+    devices = int(os.environ["LOCAL_WORLD_SIZE"]) if "LOCAL_WORLD_SIZE" in os.environ else wanted.devices
+    precision: Any = {"bf16": "bf16-mixed", "32": "32-true"}[halves]
+    fabric = Fabric(accelerator=device, devices=devices, strategy=strategy, precision=precision)
+    fabric.launch()
+    return fabric
