@@ -13,7 +13,7 @@ help:  ## Show this list
 setup: $(VENV)/.dev  ## Install everything for working on entrec into .venv
 
 demo: $(VENV)/.paper  ## See what ER changes: BYOL and BYOL + ER side by side, a table and a report in runs/demo (3 minutes)
-	$(BIN)/entrec demo --out $(OUT)
+	$(BIN)/entrec demo --out $(OUT) --overwrite
 
 format: $(VENV)/.dev  ## Format the code and fix what ruff can fix
 	$(BIN)/ruff format .

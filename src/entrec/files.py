@@ -24,4 +24,6 @@ def refuse_existing(*paths: Path) -> None:
     """None of the paths is taken."""
     taken = [str(path) for path in paths if path.exists()]
     if taken:
-        raise FileExistsError(f"{' and '.join(taken)} exist{'s' if len(taken) == 1 else ''}: ask for overwrite=True to replace")
+        raise FileExistsError(
+            f"{' and '.join(taken)} exist{'s' if len(taken) == 1 else ''}: ask for overwrite=True (--overwrite) to replace"
+        )

@@ -115,3 +115,21 @@ def test_bad_sizes_are_refused(make: type[nn.Module]) -> None:
         make()
     with pytest.raises(ValueError, match="bottleneck must be at least 1, got 0"):
         DINOHead(4, 4, 0, 4)
+
+
+@pytest.mark.parametrize("head", [DINOHead(6, 8, 5, 16), Prototypes(6, 16)], ids=["dino", "prototypes"])
+def test_cosines_are_float32_under_autocast(head: nn.Module) -> None:
+    x = torch.randn(64, 6, generator=torch.Generator().manual_seed(0))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = head(x)
+    logits = found if isinstance(found, torch.Tensor) else found.logits
+    assert logits.dtype == torch.float32
+    directions = head.weight if isinstance(head, Prototypes) else nn.functional.normalize(head.last.weight, dim=1)
+    points = nn.functional.normalize(x, dim=1) if isinstance(found, torch.Tensor) else found.bottleneck
+    torch.testing.assert_close(logits, points @ directions.T)
+
+
+def test_dinos_head_may_have_norms_whose_maps_have_no_bias() -> None:
+    head = DINOHead(6, 8, 5, 16, norm=True)
+    assert kinds(head.network) == ["Linear", "BatchNorm1d", "GELU", "Linear", "BatchNorm1d", "GELU", "Linear"]
+    assert [part.bias is None for part in head.network if isinstance(part, nn.Linear)] == [True, True, False]

@@ -1,5 +1,6 @@
 """Anybody's data set: images of every kind become uint8, labels whole numbers, and what is neither is refused."""
 
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 from torchvision.transforms.v2.functional import pil_to_tensor
 
-from entrec.data import Source, open_source
+from entrec.data import Source, ViewFacts, open_source
 from entrec.data.adapt import as_uint8
 from tests.data.pictures import picture
 
@@ -131,7 +132,7 @@ class Stream(IterableDataset[Tensor]):
         (Items("a.png"), TypeError, "got str"),
         (Items(PIXELS, PIXELS[:2]), ValueError, "item 1 of the data set: images must have 3 channels"),
         (Items((PIXELS, PIXELS), (PIXELS, PIXELS, PIXELS)), ValueError, "item 1 has 3 views, and the first item 2"),
-        (3, TypeError, "data must be a name, a path, a Dataset or a Source, got int"),
+        (3, TypeError, "data must be a name, a path, a Dataset, a pair of them or a Source, got int"),
     ],
 )
 def test_what_is_not_images_is_refused(data: Any, error: type[Exception], match: str) -> None:
@@ -140,5 +141,84 @@ def test_what_is_not_images_is_refused(data: Any, error: type[Exception], match:
 
 
 def test_labels_that_are_not_there_are_an_error() -> None:
-    with pytest.raises(ValueError, match="labels=True, but the first item of Items has no label"):
+    with pytest.raises(ValueError, match="labels=True, but no label in 1 items of Items"):
         open_source(Items(PIXELS), labels=True)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "side"),
+    [
+        ([(28, 28)] * 3, 28),  # small and of one size: as they are
+        ([(96, 50)] * 3, 50),
+        ([(97, 50)] * 3, 32),  # otherwise the folders' rule
+        ([(28, 28), (28, 29)], 32),
+        ([(300, 500)] * 3, 224),
+        ([(300, 500), (110, 100), (64, 64)], 96),
+    ],
+)
+def test_a_views_side_follows_from_the_sizes_of_all_images_looked_at(shapes: list[tuple[int, int]], side: int) -> None:
+    data = Items(*(torch.zeros(3, *shape, dtype=torch.uint8) for shape in shapes))
+    assert open_source(data).image_size == side
+    assert open_source(data, image_size=40).image_size == 40
+
+
+def test_images_of_several_sizes_are_measured_pixel_by_pixel() -> None:
+    images = [torch.randint(0, 256, (3, side, 9), dtype=torch.uint8) for side in (4, 7, 30)]
+    pixels = torch.cat([image.flatten(1) for image in images], dim=1).double() / 255
+    source = open_source(Items(*images))
+    assert source.mean == pytest.approx(pixels.mean(1).tolist(), abs=1e-6)
+    assert source.std == pytest.approx(pixels.std(1, correction=0).tolist(), abs=1e-6)
+
+
+class Fleeting(Dataset[Tensor]):
+    """Makes each image when it is asked for, and counts how many live at once."""
+
+    def __init__(self) -> None:
+        self.made: list[weakref.ref[Tensor]] = []
+        self.most = 0
+
+    def __len__(self) -> int:
+        return 50
+
+    def __getitem__(self, index: int) -> Tensor:
+        image = torch.full((3, 8, 8), index, dtype=torch.uint8)
+        self.made.append(weakref.ref(image))
+        self.most = max(self.most, sum(made() is not None for made in self.made))
+        return image
+
+
+def test_large_images_need_not_fit_into_memory_together() -> None:
+    data = Fleeting()
+    open_source(data)
+    assert len(data.made) >= 50
+    assert data.most <= 2
+    open_source((data, data))
+    assert data.most <= 2
+
+
+def test_views_of_several_kinds_are_measured_each_on_its_own() -> None:
+    colour = torch.randint(0, 256, (5, 3, 8, 9), dtype=torch.uint8)
+    depth = torch.randint(100, 200, (5, 1, 4, 4), dtype=torch.uint8)
+    far = torch.full((5, 2, 6, 6), 51, dtype=torch.uint8)
+    source = open_source(Items(*(((colour[i], depth[i], far[i]), i) for i in range(5))))
+    assert (source.views, source.channels, source.image_size) == (3, 3, 8)
+    assert source.mean == pytest.approx((colour.double() / 255).mean((0, 2, 3)).tolist(), abs=1e-6)
+    second, third = source.others
+    assert isinstance(second, ViewFacts)
+    assert second.channels == 1
+    assert second.mean == pytest.approx([float(depth.double().mean()) / 255], abs=1e-6)
+    assert second.std == pytest.approx([float(depth.double().std(correction=0)) / 255], abs=1e-6)
+    assert third.channels == 2
+    assert third.mean == pytest.approx((0.2, 0.2))
+    assert third.std == pytest.approx((1 / 255, 1 / 255))
+    image, _ = source.train[2]
+    assert [tuple(view.shape) for view in image] == [(3, 8, 9), (1, 4, 4), (2, 6, 6)]
+    assert open_source(Items(PIXELS)).others == ()
+
+
+def test_labels_may_be_missing_in_part() -> None:
+    for labels in ([-1, 1, 0], [2, -1, None], [None, None, 1]):
+        source = open_source(Items(*((PIXELS, label) for label in labels)))
+        assert [source.train[i][1] for i in range(3)] == [-1 if label is None else label for label in labels]
+        assert len(source.classes) == max(label or 0 for label in labels) + 1
+    assert open_source(Items((PIXELS, 1), (PIXELS, None), targets=[1, None])).classes == ("0", "1")

@@ -88,6 +88,18 @@ def test_the_error_travels_between_processes() -> None:
     assert (error.name, error.strict, str(error)) == ("a.png", True, "cannot decode the image a.png: truncated")
 
 
+def test_whatever_pillow_stumbles_over_is_a_corrupt_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(save(tmp_path / "a.tif"))
+
+    def stumble(*_: object, **__: object) -> None:
+        raise TypeError("unsupported operand type(s)")  # as on a tag of the wrong type
+
+    monkeypatch.setattr(Image, "open", stumble)
+    with pytest.raises(CorruptImage, match=r"a\.tif: unsupported operand type\(s\) \(TypeError\)"):
+        Files([path])[0]
+    assert Files([path]).look(0) is None
+
+
 def test_a_look_reads_no_more_than_the_header(tmp_path: Path) -> None:
     grey, colour = save(tmp_path / "a.png", mode="L"), save(tmp_path / "b.jpg")
     half = truncate(save(tmp_path / "c.png", size=(64, 48)))

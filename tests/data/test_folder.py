@@ -10,7 +10,6 @@ from torchvision.transforms.v2.functional import pil_to_tensor
 
 from entrec.data import CorruptImage, Files, Held, Source, open_source
 from entrec.data.folder import listed
-from entrec.data.layout import layout
 from entrec.data.source import IMAGENET_MEAN, IMAGENET_STD
 from tests.data.pictures import save, truncate
 
@@ -79,36 +78,6 @@ def test_splits_are_recognised(held_out: str, tmp_path: Path) -> None:
     assert source.train.labels.tolist() == [0, 1]
     assert source.test.labels.tolist() == [1]
     assert source.classes == ("cat", "dog")
-
-
-@pytest.mark.parametrize(
-    ("names", "labels", "classes"),
-    [
-        (["a/1.png", "b/2.png"], None, ("a", "b")),
-        (["a/1.png", "b/2.png"], False, ()),
-        (["a/1.png", "a/2.png"], None, ()),  # one folder says nothing
-        (["a/1.png", "a/2.png"], True, ("a",)),
-        (["a/1.png", "b/2.png", "3.png"], None, ()),  # loose images
-        (["1.png", "2.png"], None, ()),
-        (["train/1.png", "test/2.png"], None, ()),  # splits are not classes
-        (["test/1.png", "val/2.png"], None, ("test", "val")),  # without train, they are
-    ],
-)
-def test_labels_are_taken_where_folders_say_them(names: list[str], labels: bool | None, classes: tuple[str, ...]) -> None:
-    found = layout(names, labels)
-    assert found.classes == classes
-    assert bool((found.train.labels >= 0).all()) == bool(classes)
-
-
-@pytest.mark.parametrize("names", [["1.png"], ["a/1.png", "2.png"]])
-def test_labels_that_are_not_there_are_an_error(names: list[str]) -> None:
-    with pytest.raises(ValueError, match="labels=True wants one sub-folder"):
-        layout(names, labels=True)
-
-
-def test_held_out_classes_must_be_known() -> None:
-    with pytest.raises(ValueError, match="not in train: cow"):
-        layout(["train/ant/1.png", "train/bee/2.png", "test/cow/3.png"])
 
 
 def opened(folder: Path, *sizes: tuple[int, int], mode: str = "RGB", labels: bool | None = None) -> Source:

@@ -1,4 +1,4 @@
-"""The loader: the same batches from any number of workers, from any batch on, without the files that are broken."""
+"""The loader: the same batches from any number of workers, from any batch on, others in place of files that are broken."""
 
 import random
 from pathlib import Path
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from entrec.data import Batch, Batches, CorruptImage, Files, Held, Image, in_order, loader
+from entrec.data import Batch, Batches, CorruptImage, Files, Held, Image, NothingReadable, in_order, loader
 from tests.data.pictures import save, truncate
 
 
@@ -120,25 +120,85 @@ def broken(tmp_path: Path) -> Files:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_broken_files_are_left_out_and_named(broken: Files, workers: int) -> None:
+def test_the_next_image_stands_in_for_a_broken_file_which_is_named(broken: Files, workers: int) -> None:
     first, second = loader(broken, in_order(6, 3), workers=workers)
-    assert first.index.tolist() == [0, 2]
-    assert first.labels.tolist() == [0, 2]
-    assert len(first.images) == 2
-    assert first.skipped == (broken.paths[1],)
-    assert second.skipped == (broken.paths[4],)
+    assert first.index.tolist() == first.labels.tolist() == [0, 3, 2]  # 2 is in the batch already
+    assert second.index.tolist() == [3, 0, 5]  # round the end
+    assert isinstance(first.images, Tensor)
+    assert torch.equal(first.images, torch.stack([broken[place][0] for place in (0, 3, 2)]))
+    assert (first.skipped, second.skipped) == ((broken.paths[1],), (broken.paths[4],))
+
+
+def test_a_substitute_that_is_broken_is_named_too_and_passed_over(broken: Files) -> None:
+    Path(broken.paths[2]).write_text("not an image")
+    (batch,) = loader(broken, [[(1, 7), (0, 8)]])
+    assert batch.index.tolist() == [3, 0]
+    assert batch.skipped == (broken.paths[1], broken.paths[2])
+
+
+def test_no_image_stands_in_twice(broken: Files) -> None:
+    Path(broken.paths[0]).write_text("not an image")
+    (batch,) = loader(broken, [[(0, 7), (1, 8), (4, 9)]])
+    assert batch.index.tolist() == [2, 3, 5]
+    assert batch.skipped == tuple(broken.paths[i] for i in (0, 1, 4))
+
+
+def test_a_broken_file_is_tried_once_in_a_batch(broken: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+    decoded = Files.decoded
+
+    def noted(self: Files, index: int) -> Tensor:
+        tried.append(index)
+        return decoded(self, index)
+
+    monkeypatch.setattr(Files, "decoded", noted)
+    (batch,) = loader(broken, [[(1, 7), (1, 8)]])
+    assert batch.index.tolist() == [2, 3]
+    assert tried == [1, 2, 3]
+
+
+def test_a_batch_of_the_whole_data_set_keeps_its_size(broken: Files) -> None:
+    (batch,) = loader(broken, in_order(6, 6))
+    assert batch.index.tolist() == [0, 2, 2, 3, 5, 5]
+    assert batch.skipped == (broken.paths[1], broken.paths[4])
+
+
+def test_a_substitute_is_cropped_by_the_draw_it_stands_in_for(broken: Files) -> None:
+    stand_ins, own = (list(loader(broken, [[(place, seed)] for seed in range(9)], crop=two_crops)) for place in (1, 2))
+    assert same(stand_ins, own)
+    assert not same(stand_ins[1:], own[:-1])
+
+
+def test_ranks_have_equal_batches_whatever_is_broken(broken: Files) -> None:
+    ranks = [list(loader(broken, Batches(6, 3, 0, rank, 2))) for rank in range(2)]
+    assert [len(batch.index) for batches in ranks for batch in batches] == [3, 3]
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_strict_files_stop_the_run(broken: Files, workers: int) -> None:
+def test_strict_files_stop_the_run_with_one_line(broken: Files, workers: int) -> None:
     broken.strict = True
-    with pytest.raises(CorruptImage, match=r"1\.png"):
+    with pytest.raises(CorruptImage, match=r"^cannot decode the image .*1\.png: .*$") as caught:
         list(loader(broken, in_order(6, 3), workers=workers))
+    assert len(str(caught.value).splitlines()) == 1
 
 
-def test_a_batch_of_nothing_but_broken_files_is_an_error(broken: Files) -> None:
-    with pytest.raises(ValueError, match=r"none of the 1 images of this batch could be decoded: .*4\.png"):
-        list(loader(broken, [[(4, 0)]]))
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(("n", "tried"), [(4, 4), (150, 100)])
+def test_a_disk_that_is_gone_stops_the_run_with_one_line(n: int, tried: int, workers: int, tmp_path: Path) -> None:
+    files = Files([str(tmp_path / f"{i}.png") for i in range(n)])
+    named = ", ".join(files.paths[:3])
+    with pytest.raises(NothingReadable) as caught:
+        list(loader(files, in_order(n, 1), workers=workers))
+    wanted = f"none of {tried} images in a row could be decoded ({named}, ...): is the disk there?"
+    assert str(caught.value) == wanted
+
+
+def test_ninety_nine_broken_files_in_a_row_are_passed_over(tmp_path: Path) -> None:
+    good = str(save(tmp_path / "good.png"))
+    files = Files([str(tmp_path / f"{i}.png") for i in range(99)] + [good])
+    (batch,) = loader(files, [[(0, 0)]])
+    assert batch.index.tolist() == [99]
+    assert len(batch.skipped) == 99
 
 
 def test_images_of_several_sizes_must_be_cropped(tmp_path: Path) -> None:

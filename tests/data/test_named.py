@@ -88,6 +88,34 @@ def test_imagenet_is_a_folder_with_train_and_val(tmp_path: Path) -> None:
     assert (source.name, source.image_size, source.mean) == ("imagenet", 224, IMAGENET_MEAN)
 
 
+def test_imagenet_is_in_colour_whatever_its_first_images_are(tmp_path: Path) -> None:
+    for name in ("train/n01/1.JPEG", "train/n02/2.JPEG"):
+        save(tmp_path / name, mode="L", size=(120, 100))
+    source = open_source("imagenet", root=tmp_path)
+    assert source.train[0][0].shape == (3, 100, 120)  # type: ignore[union-attr]
+
+
+def test_imagenet_with_a_flat_val_opens_without_labels(tmp_path: Path) -> None:
+    for name in ("train/n01/1.JPEG", "train/n02/2.JPEG", "val/3.JPEG"):
+        save(tmp_path / name, size=(120, 100))
+    with pytest.raises(ValueError, match=r"such as val/3\.JPEG.*or say labels=False"):
+        open_source("imagenet", root=tmp_path)
+    assert open_source("imagenet", root=tmp_path, labels=False).classes == ()
+
+
+def test_part_of_stl10_is_without_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stl10:
+        classes: tuple[str, ...] = ("airplane", "bird")
+
+        def __init__(self, root: str, split: str, download: bool) -> None:
+            self.labels = np.array([0, 1, -1, -1] if split == "train+unlabeled" else [1])
+            self.data = np.zeros((len(self.labels), 3, 96, 96), dtype=np.uint8)
+
+    monkeypatch.setattr(datasets, "STL10", Stl10)
+    source = open_source("stl10", root=tmp_path)
+    assert source.described == "4 train and 1 test image of 2 classes, some without a label, 3 x 96 x 96"
+
+
 def test_imagenet_without_its_archives_says_which(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"imagenet is not in .*ILSVRC2012_img_train\.tar"):
         open_source("imagenet", root=tmp_path)

@@ -1,3 +1,4 @@
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -5,13 +6,19 @@ from typing import Any
 import pytest
 import safetensors
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from entrec.branches import build_backbone
 from entrec.branches.backbones import Backbone
 from entrec.evaluation import Exported, export_encoder
+from entrec.evaluation import export as exporting
+from entrec.evaluation.transform import check_transform, transform_lines
+from entrec.views import Augment, recipe
+from entrec.views.augment import Plain
 
+MEAN, STD = [0.4, 0.5, 0.6], [0.2, 0.25, 0.3]
 IMAGES = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
 
@@ -28,6 +35,8 @@ def export(backbone: Backbone, name: str, path: Path, **others: Any) -> Exported
         "module": backbone.module,
         "channels": 3,
         "image_size": 32,
+        "mean": MEAN,
+        "std": STD,
         "small_stem": backbone.small_stem,
         "lines": backbone.lines,
         "who": "student",
@@ -71,6 +80,10 @@ def test_timm_loads_it_in_its_own_words(tmp_path: Path) -> None:
     assert facts["backbone"] == "resnet10t"
     assert facts["who"] == "teacher"
     assert facts["entrec"]
+    assert json.loads(facts["mean"]) == MEAN
+    assert json.loads(facts["std"]) == STD
+    assert facts["image_size"] == "96"
+    assert facts["view"] == plain(96).rule
 
 
 def test_torchvision_loads_it_in_its_own_words(tmp_path: Path) -> None:
@@ -111,8 +124,9 @@ def test_other_channels(tmp_path: Path) -> None:
     backbone = build_backbone("torchvision/resnet18", channels=5, image_size=96)
     images = torch.randn(2, 5, 96, 96)
     exported = export(
-        backbone, "torchvision/resnet18", tmp_path / "encoder.pt", channels=5, image_size=96, reference_images=images
-    )
+        backbone, "torchvision/resnet18", tmp_path / "encoder.pt", channels=5, image_size=96, reference_images=images,
+        mean=[0.5] * 5, std=[0.2] * 5,
+    )  # fmt: skip
     torch.testing.assert_close(features(exported.lines, images), backbone.module.eval()(images).detach())
 
 
@@ -145,6 +159,7 @@ WRONG: dict[str, tuple[Callable[[Backbone], dict[str, Any]], type[Exception], st
     "other network": (lambda b: {"lines": build_backbone("resnet10t").lines}, RuntimeError, "Missing key"),
     "no network": (lambda b: {"lines": ("import torch",)}, ValueError, "lines must build the encoder as `model = ...`"),
     "NaN": (lambda b: {"reference_images": IMAGES * float("nan")}, ValueError, "features differ"),
+    "levels": (lambda b: {"mean": [0.5], "std": [0.2]}, ValueError, r"a number for each of 3 channels, got \[0.5\]"),
     "who": (lambda b: {"who": "both"}, ValueError, "who must be one of 'student', 'teacher', got 'both'"),
 }
 
@@ -184,3 +199,59 @@ def test_random_numbers_and_buffers_are_left_alone(tmp_path: Path) -> None:
     export(backbone, "tiny", tmp_path / "encoder.safetensors")
     assert torch.equal(state, torch.random.get_rng_state())
     assert all(torch.equal(x, backbone.module.state_dict()[name]) for name, x in before.items())
+
+
+def transformed(lines: tuple[str, ...], image: Any) -> Tensor:
+    names: dict[str, Any] = {}
+    exec("\n".join(lines), names)
+    found: Tensor = names["transform"](image)
+    return found
+
+
+def plain(size: int, mean: list[float] = MEAN) -> Plain:
+    return Plain(Augment(recipe("none", size, 1), mean, STD), size)
+
+
+@pytest.mark.parametrize("size", [32, 95, 96, 224])
+@pytest.mark.parametrize("shape", [(40, 57), (300, 111), (96, 96), (224, 224)])
+def test_its_lines_prepare_an_image_as_evaluation_does(size: int, shape: tuple[int, int]) -> None:
+    image = torch.randint(0, 256, (3, *shape), dtype=torch.uint8)
+    wanted = plain(size)(image[None])[0]
+    for given in (image, Image.fromarray(image.permute(1, 2, 0).numpy())):
+        found = transformed(transform_lines(MEAN, STD, size), given)
+        assert type(found) is Tensor
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-4)
+
+
+def test_the_lines_that_prepare_an_image_come_with_the_export(tmp_path: Path) -> None:
+    exported = export(build_backbone("tiny"), "tiny", tmp_path / "encoder.pth")
+    assert exported.transform == transform_lines(MEAN, STD, 32)
+
+
+def other_crop(mean: list[float], std: list[float], size: int) -> tuple[str, ...]:
+    larger = (line.replace("(32, 32)", "(33, 33)") for line in transform_lines(mean, std, size))
+    return (*larger, "whole = transform", "transform = lambda image: whole(image)[:, 1:, 1:]")
+
+
+def test_lines_that_prepare_images_otherwise_leave_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporting, "transform_lines", other_crop)
+    with pytest.raises(ValueError, match=r"differ from the evaluation view by 0\.\d+ of the pixel range"):
+        export(build_backbone("tiny"), "tiny", tmp_path / "encoder.safetensors")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("size", [32, 96])
+def test_a_wrong_mean_a_wrong_size_and_eight_bits_on_the_way_are_found(size: int) -> None:
+    lines = transform_lines(MEAN, STD, size)
+    check_transform(lines, plain(size), STD)
+    rounded = tuple(line.replace("v2.ToDtype(torch.float32, scale=True), view,", "view, v2.ToDtype(torch.float32, scale=True),")
+                    for line in lines)  # fmt: skip
+    for wrong in (transform_lines([0.4, 0.5, 0.61], STD, size), rounded):
+        with pytest.raises(ValueError, match="differ from the evaluation view"):
+            check_transform(wrong, plain(size), STD)
+
+
+def test_an_image_of_the_views_size_is_neither_resized_nor_cut() -> None:
+    always = tuple(line.replace("image if image.shape[-2:] == (96, 96) else ", "") for line in transform_lines(MEAN, STD, 96))
+    with pytest.raises(ValueError, match="for an image of 96 x 96 pixels"):
+        check_transform(always, plain(96), STD)

@@ -1,4 +1,5 @@
 import copy
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from torch.utils.data import Dataset, Subset, TensorDataset
 
 from entrec.data.files import CorruptImage, Files
 from entrec.data.held import Held
-from entrec.evaluation import Features, evaluating, extract
+from entrec.evaluation import Features, evaluating, extract, labelled
+from entrec.views import Augment, recipe
+from entrec.views.augment import Plain
 
 
 class Listed(Dataset[tuple[Any, int]]):
@@ -53,6 +56,8 @@ def test_rows_are_the_modules_outputs_in_the_data_sets_order() -> None:
             assert features.values.dtype == torch.float32
             assert features.labels.dtype == torch.int64
             assert features.skipped == ()
+            assert features.places is not None
+            assert torch.equal(features.places, torch.arange(11))
 
 
 def test_workers_keep_the_order() -> None:
@@ -118,6 +123,9 @@ def test_what_cannot_be_read_is_skipped_and_named(named: bool) -> None:
     features = extract(network(), Listed(x, paths), prepare, batch_size=2)
     assert features.skipped == (("1.png", "4.png") if named else ("1", "4"))
     assert features.labels.tolist() == [0, 2, 0]
+    assert features.places is not None
+    assert features.places.tolist() == [0, 2, 3]
+    assert features.places.dtype == torch.int64
     kept = extract(network(), Listed([x[0], x[2], x[3]]), prepare)
     torch.testing.assert_close(features.values, kept.values)
 
@@ -132,6 +140,8 @@ def test_corrupt_files_are_skipped_and_named_unless_that_is_strict(tmp_path: Pat
         features = extract(network(), dataset, prepare)
         assert features.skipped == (paths[1],)
         assert features.labels.tolist() == [5, 7]
+        assert features.places is not None
+        assert features.places.tolist() == [0, 2]
         torch.testing.assert_close(features.values, network().eval()(prepare(wanted)).detach())
     with pytest.raises(CorruptImage, match=r"1\.png"):
         extract(network(), Files(paths, labels, strict=True), prepare)
@@ -163,3 +173,91 @@ def test_what_is_refused() -> None:
 
 def test_skipped_is_empty_by_default() -> None:
     assert Features(torch.zeros(1, 1), torch.zeros(1)).skipped == ()
+    assert Features(torch.zeros(1, 1), torch.zeros(1)).places is None
+
+
+class Sizes:
+    """How many images `prepare` is given at a time."""
+
+    def __init__(self) -> None:
+        self.given: list[int] = []
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.given.append(len(x))
+        return prepare(x)
+
+
+def test_what_is_read_is_prepared_one_image_at_a_time_and_what_is_in_memory_in_batches() -> None:
+    x, labels = images(11, 32), torch.arange(11)
+    one, many = Sizes(), Sizes()
+    extract(network(), TensorDataset(x, labels), one, batch_size=4)
+    extract(network(), Held(x, labels), many, batch_size=4)
+    assert one.given == [1] * 11
+    assert many.given == [4, 4, 3]
+
+
+class Photos(Dataset[tuple[Tensor, int]]):
+    """Images that are made when they are read, and how many of them there are at most at a time."""
+
+    def __init__(self) -> None:
+        self.alive = self.most = 0
+
+    def __len__(self) -> int:
+        return 20
+
+    def __getitem__(self, i: int) -> tuple[Tensor, int]:
+        image = images(1, 64, seed=i)[0].clone()
+        self.alive += 1
+        self.most = max(self.most, self.alive)
+        weakref.finalize(image, self._gone)
+        return image, 0
+
+    def _gone(self) -> None:
+        self.alive -= 1
+
+
+def test_few_images_of_full_size_exist_at_a_time() -> None:
+    photos = Photos()
+    extract(network(), photos, prepare, batch_size=10)
+    assert photos.most <= 2
+    assert photos.alive == 0
+
+
+@pytest.mark.parametrize("size", [8, 96])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_features_are_bit_for_bit_those_of_images_prepared_together(size: int, workers: int) -> None:
+    x, labels = images(9, 20), torch.arange(9)
+    plain = Plain(Augment(recipe("none", size, 1), (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)), size)
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(2), nn.Flatten()).eval()
+    with torch.no_grad():
+        wanted = torch.cat([module(plain(part)) for part in x.split(4)])
+    found = extract(module, TensorDataset(x, labels), plain, batch_size=4, workers=workers)
+    assert torch.equal(found.values, wanted)
+    assert torch.equal(extract(module, Held(x, labels), plain, batch_size=4).values, wanted)
+
+
+def test_workers_take_what_can_be_prepared_with_a_module() -> None:
+    learnt = nn.Conv2d(3, 3, 1)  # whose output would carry a gradient, which no process may hand to another
+    found = extract(nn.Flatten(), Listed(list(images(4))), lambda x: learnt(x / 255), workers=1)
+    assert found.values.shape == (4, 192)
+
+
+def test_values_stay_where_they_were_computed_if_asked() -> None:
+    module = network().to("meta")
+    found = extract(module, Held(images()), lambda x: prepare(x), device="meta", keep_on_device=True)
+    assert found.values.device.type == "meta"
+    assert found.labels.device.type == "cpu"
+
+
+def test_labelled_rows() -> None:
+    features = Features(torch.arange(8.0).reshape(4, 2), torch.tensor([-1, 3, 0, -1]), ("bad.png",), torch.tensor([0, 2, 4, 6]))
+    found = labelled(features)
+    assert found.values.tolist() == [[2, 3], [4, 5]]
+    assert found.labels.tolist() == [3, 0]
+    assert found.skipped == ("bad.png",)
+    assert found.places is not None
+    assert found.places.tolist() == [2, 4]
+    assert labelled(found) is found
+    assert labelled(features._replace(places=None)).places is None
+    with pytest.raises(ValueError, match=r"test must have labels, but none of its 4 rows has one"):
+        labelled(features._replace(labels=torch.full((4,), -1)), "test")

@@ -1,9 +1,13 @@
 import math
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from entrec.evaluation import Features, few_labels, linear_probe
+from entrec.evaluation import Features, few_labels, linear, linear_probe
 from entrec.evaluation.few_labels import _balanced
 from entrec.evaluation.linear import GRID, fit, standardised
 from tests.evaluation.test_knn import blobs
@@ -56,6 +60,34 @@ def test_standardised_with_the_train_sets_numbers() -> None:
     found = standardised(TRAIN.values, TEST.values)
     for x, y in zip(found, (TRAIN.values, TEST.values), strict=True):
         torch.testing.assert_close(x, torch.as_tensor(scaler.transform(y.double().numpy())))
+
+
+def test_a_few_rows_at_a_time_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = standardised(TRAIN.values, TEST.values)
+    monkeypatch.setattr(linear, "_AT_ONCE", 12 * 7)  # 7 rows, which do not divide 600
+    for found, wanted in zip(standardised(TRAIN.values, TEST.values), whole, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+
+
+class Doubles(TorchDispatchMode):
+    """The most elements that any tensor of float64 has while this is on."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        found = [x.numel() for x in tree_leaves(result) if isinstance(x, Tensor) and x.dtype == torch.float64]
+        self.elements = max(self.elements, *found, 0)
+        return result
+
+
+def test_large_sets_have_no_copy_in_double_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "_AT_ONCE", 2**12)
+    x = torch.rand(2**14, 17)
+    with Doubles() as largest:  # type: ignore[no-untyped-call]
+        (found,) = standardised(x)
+    assert found.dtype == torch.float32
+    assert 0 < largest.elements <= 2**12
 
 
 def test_constant_columns_become_zero() -> None:

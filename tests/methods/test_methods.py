@@ -11,7 +11,7 @@ from torch.nn.functional import cosine_similarity, cross_entropy, normalize
 
 from entrec import kde_entropy, log_sphere_area
 from entrec.estimators import VonMisesFisher
-from entrec.methods import METHODS, Progress, Step, Views
+from entrec.methods import METHODS, Progress, Step, Views, cmc
 
 WIDTH, IMAGES, K = 12, 40, 10
 SMALL: dict[str, dict[str, Any]] = {
@@ -32,13 +32,18 @@ AT = Progress(3, 10)
 
 def build(name: str, er: bool = False, seed: int = 0, **options: Any) -> Any:
     torch.manual_seed(seed)
-    encoder = nn.Sequential(
-        nn.Conv2d(3, WIDTH, 3, padding=1), nn.BatchNorm2d(WIDTH), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
-    )
     entry = METHODS[name]
     chosen = entry.options(**{**SMALL[name], **options})
-    per_image = {"images": IMAGES} if entry.per_image else {}
-    return entry.build(encoder, WIDTH, chosen, er, False, **per_image)
+    further: dict[str, Any] = {"images": IMAGES} if entry.per_image else {}
+    if not getattr(chosen, "shared", True):
+        further["others"] = [encoder() for _ in range(chosen.views - 1)]
+    return entry.build(encoder(), WIDTH, chosen, er, False, **further)
+
+
+def encoder() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, WIDTH, 3, padding=1), nn.BatchNorm2d(WIDTH), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    )
 
 
 def views_of(seed: int, number: int = 2, small: int = 0, k: int = K) -> Views:
@@ -328,7 +333,7 @@ def test_deepcluster_draws_uniformly_over_the_clusters_it_found(assignment: str)
     centres = normalize(torch.randn(5, 8, generator=g), dim=-1)
     truth = torch.arange(IMAGES) % 5
     points = centres[truth] + 0.05 * torch.randn(IMAGES, 8, generator=g)
-    method.begin_epoch(lambda module: points, torch.Generator().manual_seed(1))
+    method.begin_epoch(lambda module: (points, torch.arange(IMAGES)), torch.Generator().manual_seed(1))
     for cluster in range(5):
         members = method.labels == cluster
         if members.any():
@@ -337,10 +342,20 @@ def test_deepcluster_draws_uniformly_over_the_clusters_it_found(assignment: str)
     assert together.float().mean() > 0.95
 
 
+def test_deepcluster_does_not_draw_images_that_cannot_be_read() -> None:
+    method = build("deepcluster")
+    places = torch.arange(IMAGES)[torch.arange(IMAGES) % 4 > 0]
+    points = torch.randn(len(places), 8, generator=torch.Generator().manual_seed(0))
+    method.begin_epoch(lambda module: (points, places), torch.Generator().manual_seed(1))
+    assert torch.equal(method.weights > 0, torch.arange(IMAGES) % 4 > 0)
+    found = method.predictor(points).argmax(dim=-1)
+    assert torch.equal(method.labels[places], found)
+
+
 def test_deepclusters_predictor_begins_at_the_centres() -> None:
     method = build("deepcluster")
     points = normalize(torch.randn(IMAGES, 8, generator=torch.Generator().manual_seed(0)), dim=-1)
-    method.begin_epoch(lambda module: points, torch.Generator().manual_seed(1))
+    method.begin_epoch(lambda module: (points, torch.arange(IMAGES)), torch.Generator().manual_seed(1))
     assert torch.equal(method.predictor(points).argmax(dim=-1), method.labels)
 
 
@@ -348,6 +363,8 @@ def test_cmc_has_one_encoder_for_all_views_or_one_each() -> None:
     shared, apart = build("cmc"), build("cmc", shared=False, views=3)
     assert len(shared.other_encoders) == 0
     assert len(apart.other_encoders) == 2
+    with pytest.raises(ValueError, match="others must be 2 encoders"):
+        METHODS["cmc"].build(encoder(), WIDTH, cmc.Options(shared=False, views=3), False, False, others=[encoder()])
     assert not torch.equal(apart.encoder[0].weight, apart.other_encoders[0][0].weight)
     step = apart(views_of(1, 3))
     step.loss.backward()

@@ -21,6 +21,7 @@ from tests.training.tiny import (
     COMMON,
     IMAGES,
     Cameras,
+    Modalities,
     classes,
     every_tensor,
     files_in,
@@ -121,11 +122,77 @@ def test_a_queue_larger_than_the_data_set_is_warned_of(tmp_path: Path) -> None:
 def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.txt").write_text("mine")
-    with pytest.raises(FileExistsError, match=r"is not empty; resume=True goes on with it, overwrite=True replaces it"):
+    with pytest.raises(FileExistsError, match=r"is not empty; resume=True .* goes on with the run there, overwrite=True"):
         quick("byol", tmp_path / "run")
     assert files_in(tmp_path) == {"run/thesis.txt": b"mine"}
     with pytest.raises(FileExistsError, match=r"thesis\.txt is a file"):
         quick("byol", tmp_path / "run" / "thesis.txt")
+
+
+def test_a_folder_that_is_no_run_is_not_overwritten(tmp_path: Path) -> None:
+    mine = tmp_path / "project"
+    (mine / "checkpoints").mkdir(parents=True)
+    (mine / "checkpoints" / "best.pt").write_text("mine")
+    with pytest.raises(FileExistsError, match="holds files and is no run of entrec's, so it is not overwritten"):
+        quick("byol", mine, overwrite=True)
+    assert files_in(mine) == {"checkpoints/best.pt": b"mine"}
+
+
+def test_going_on_and_replacing_are_not_asked_for_together(simclr: Run) -> None:
+    before = files_in(simclr.folder)
+    with pytest.raises(ValueError, match=r"--resume.* goes on with a run and .*--overwrite.* replaces it"):
+        quick("simclr", simclr.folder, resume=True, overwrite=True)
+    assert files_in(simclr.folder) == before
+
+
+def test_what_is_not_installed_is_named_before_anything_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = quick("simclr", tmp_path / "run")
+    before = files_in(run.folder)
+    monkeypatch.setattr("entrec.training.train.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="pip install wandb"):
+        quick("simclr", run.folder, overwrite=True, wandb=True)
+    assert files_in(run.folder) == before
+
+
+def test_more_clusters_than_images_are_refused_before_the_run(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="clusters must be at most the 48 images of the data set, got 49"):
+        quick("deepcluster", tmp_path / "run", clusters=49)
+    assert not (tmp_path / "run").exists()
+
+
+def test_nt_xent_compares_two_views(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="NT-Xent compares 2 views, got views=3: method cmc"):
+        quick("simclr", tmp_path / "run", views=3)
+    assert quick("simclr", tmp_path / "run", views=3, er=True).config["views"] == 3
+
+
+def test_corrupt_images_do_not_stop_clustering(tmp_path: Path) -> None:
+    data, bad = _with_corrupt(tmp_path / "data", True, lambda content: content[:50])
+    run = quick("deepcluster", tmp_path / "run", data)
+    weights = checkpoint.load(run.checkpoint).parts["method"]["weights"]
+    assert int((weights == 0).sum()) == 1
+    assert str(bad) in run.summary["skipped"] or run.summary["skipped"] == []
+
+
+def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
+    data = folder_of_files(tmp_path / "data", uneven=True)
+    odd = next(data.glob("train/*/007.png"))
+    odd.rename(odd.with_name("old [b] x.png")).write_bytes(b"no image")
+    with Path(tmp_path / "shown.txt").open("w") as file:
+        quick("simclr", tmp_path / "run", data, epochs=1, console=Console(file=file, width=400))
+    assert "old [b] x.png" in (tmp_path / "shown.txt").read_text()
+
+
+def test_held_out_images_that_cannot_be_read_cost_a_score_and_no_epoch(tmp_path: Path) -> None:
+    data = folder_of_files(tmp_path / "data", uneven=True)
+    for path in data.glob("test/*/*.png"):
+        path.write_bytes(b"no image")
+    with Path(tmp_path / "shown.txt").open("w") as file:
+        run = quick("simclr", tmp_path / "run", data, scores=False, console=Console(file=file, width=400))
+    assert (
+        "warning: no kNN score: dataset must hold at least one image that can be read" in (tmp_path / "shown.txt").read_text()
+    )
+    assert checkpoint.load(run.checkpoint).place.epoch == 2
 
 
 def test_an_empty_folder_will_do(tmp_path: Path) -> None:
@@ -233,7 +300,7 @@ def test_a_run_of_another_method_does_not_go_on(simclr: Run) -> None:
         ({"dim": 9}, "has dim = 8, and cannot go on with 9"),
         ({"seed": 1}, "has seed = 0, and cannot go on with 1"),
         ({"data": "digits"}, "has data = <colours>, and cannot go on with digits"),
-        ({"ema": 0.5}, "has no ema"),
+        ({"ema": 0.5}, "simclr has no option 'ema'"),
     ],
 )
 def test_a_run_does_not_go_on_with_other_settings(given: dict[str, Any], words: str, simclr: Run) -> None:
@@ -293,22 +360,31 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
         assert run.checkpoint.read_bytes() == broken
 
 
-def test_cameras_of_other_channels_are_named(tmp_path: Path) -> None:
-    cameras = Cameras()
-    cameras.right = cameras.right[:, :1]
-    with pytest.raises(ValueError, match="channels"):
-        quick("cmc", tmp_path / "run", cameras, shared=False)
+@pytest.mark.parametrize(("method", "given"), [("cmc", {}), ("simclr", {})])
+def test_cameras_of_other_channels_need_an_encoder_each(method: str, given: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"views of 3 and of 1 channels need an encoder each: method cmc with shared=False"):
+        quick(method, tmp_path / "run", Modalities(), **given)
+    assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("given", [{"views": 3}, {"views": 2, "shared": False}])
+class Three(Cameras):
+    """Three pictures of each thing."""
+
+    def __getitem__(self, index: int) -> Any:
+        left, right = super().__getitem__(index)
+        return left, right, left
+
+
+@pytest.mark.parametrize(("method", "takes"), [("ir", 1), ("moco", 2)])
+def test_a_method_that_leaves_views_out_says_so(method: str, takes: int, tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match=f"{method} takes the first {takes} of a sample's 3 views; cmc takes all"):
+        quick(method, tmp_path / "run", Three())
+
+
+@pytest.mark.parametrize("given", [{"views": 3}, {"views": 3, "shared": False}])
 def test_views_that_are_asked_for_fit_those_that_there_are(given: dict[str, Any], tmp_path: Path) -> None:
-    """Either it trains, or it says that a sample is two views."""
-    try:
-        run = quick("cmc", tmp_path / "run", Cameras(), **given)
-    except ValueError as error:
-        assert "views" in str(error)  # noqa: PT017
-    else:
-        assert run.config["views"] == 2
+    with pytest.raises(ValueError, match="views must be 2, as each sample of cameras is, got 3"):
+        quick("cmc", tmp_path / "run", Cameras(), **given)
 
 
 def _with_corrupt(folder: Path, uneven: bool, damage: Callable[[bytes], bytes]) -> tuple[Path, Path]:

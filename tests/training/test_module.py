@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from entrec.methods import METHODS
+from entrec.methods import IR, METHODS, ir
 from entrec.training import Pretraining
 from entrec.training.schedule import warmup_cosine
 from entrec.views import Augment, recipe
@@ -72,3 +72,25 @@ def test_the_rate_is_that_of_the_schedule_and_the_terms_are_logged() -> None:
     assert {"loss", "entropy", "reconstruction"} <= set(trainer.callback_metrics)
     moved = [not torch.equal(x, before[key]) for key, x in mine.method.named_parameters()]
     assert all(moved)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_accumulated_batches_all_reach_the_bank() -> None:
+    torch.manual_seed(0)
+    encoder = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    method = IR(encoder, 8, ir.Options(hidden=8, dim=8, momentum=0.0), True, False, images=32)
+    before = method.bank.entries.clone()
+    fit(Pretraining(method, Augment(recipe("simclr", 8), (0.5,) * 3, (0.25,) * 3), batch_size=16), accumulate=2)
+    assert bool((method.bank.entries != before).any(dim=1).all())
+
+
+@pytest.mark.parametrize("batch", ["images", "images and labels as floats"])
+def test_a_method_that_keeps_something_for_each_image_wants_their_places(batch: str) -> None:
+    method = IR(nn.Flatten(), 192, ir.Options(hidden=8, dim=8), False, False, images=32)
+    mine = Pretraining(method, Augment(recipe("simclr", 8), (0.5,) * 3, (0.25,) * 3))
+    images = torch.zeros(4, 3, 8, 8, dtype=torch.uint8)
+    given = images if batch == "images" else (images, torch.zeros(4))
+    with pytest.raises(
+        ValueError, match=r"IR keeps something for each image: .* places in the data set, int64 of shape \(4,\)"
+    ):
+        mine.training_step(given, 0)

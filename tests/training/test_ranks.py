@@ -28,9 +28,11 @@ State = dict[str, Tensor]
 ALONE = {"recipe": "none", "optimizer": "sgd", "rate": 0.1, "epochs": 2, "checkpoint_every": None, "log_every": 1}
 CASES: list[tuple[str, dict[str, Any]]] = [
     *((method, {}) for method in METHODS),
-    *((method, {"er": True}) for method in ("simclr", "swav", "byol", "dino")),
+    *((method, {"er": True}) for method in METHODS),
     ("swav", {"queue": 0}),
+    ("dino", {"er": True, "estimator": "joe"}),
 ]
+NO_CROPS: dict[str, dict[str, Any]] = {"dino": {"small_crops": 0}}  # a sample's views are all there are
 WITH_BATCH_NORM = ["ir", "moco", "deepcluster", "dino"]
 
 
@@ -70,7 +72,9 @@ def plain_runs(out: Path) -> dict[str, State]:
         patch.setattr(train_module, "assemble", without_batch_norm)
         patch.setattr(train_module, "finish", lambda *_: None)  # which knows no encoder without BatchNorm
         return {
-            case_name(method, given): state_after(method, out / case_name(method, given), data=Cameras(), **ALONE, **given)
+            case_name(method, given): state_after(
+                method, out / case_name(method, given), data=Cameras(), **ALONE, **NO_CROPS.get(method, {}), **given
+            )
             for method, given in CASES
         }
 

@@ -1,18 +1,24 @@
 """What one does with a run when it has ended: evaluate, embed, export."""
 
+import csv
+import dataclasses
+import io
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from rich.console import Console
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 import entrec
-from entrec.data import Held
+from entrec.data import CorruptImage, Held, open_source
 from entrec.evaluation.features import extract
 from entrec.evaluation.knn import knn_accuracy
 from entrec.evaluation.linear import linear_probe
@@ -88,10 +94,10 @@ def test_the_encoder_is_in_eval_mode_and_sees_plain_images(byol: Run) -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (TensorDataset(pixels(), classes()), "has no test split"),
+        (TensorDataset(pixels(), classes()), r"no test split: .*a pair data=\(train, test\) .*or an entrec\.data\.Source"),
         (source(labelled=False), "has no labels"),
         (None, r"trained on a Python data set <colours>: give it as data="),
-        (TensorDataset(pixels()[:, :1], classes()), "takes 3 channels, tensordataset has 1"),
+        (TensorDataset(pixels()[:, :1], classes()), "channels=3, but tensordataset has images of 1"),
     ],
 )
 def test_data_that_cannot_be_evaluated_are_named(data: Any, words: str, byol: Run) -> None:
@@ -120,7 +126,7 @@ def test_rows_are_in_the_datas_order(who: Any, byol: Run, tmp_path: Path) -> Non
     order = torch.randperm(48, generator=torch.Generator().manual_seed(5))
     data = TensorDataset(pixels()[order], classes()[order])
     paths = entrec.embed(byol, tmp_path / "mine.npy", data=data, who=who, device="cpu")
-    assert paths == (tmp_path / "mine.npy", tmp_path / "mine.labels.npy")
+    assert paths == (tmp_path / "mine.npy", tmp_path / "mine.labels.npy", tmp_path / "mine.csv")
     found = np.load(paths[0])
     encoder = load_encoder(byol, who)
     with torch.no_grad():
@@ -131,7 +137,7 @@ def test_rows_are_in_the_datas_order(who: Any, byol: Run, tmp_path: Path) -> Non
 
 
 def test_safetensors_hold_the_same_as_npy(byol: Run, tmp_path: Path) -> None:
-    npy, labels = entrec.embed(byol, tmp_path / "a.npy", data=source(), split="test", device="cpu")
+    npy, labels, _ = entrec.embed(byol, tmp_path / "a.npy", data=source(), split="test", device="cpu")
     (path,) = entrec.embed(byol, tmp_path / "a.safetensors", data=source(), split="test", device="cpu")
     found = load_file(path)
     assert np.array_equal(np.load(npy), found["features"].numpy())
@@ -153,13 +159,130 @@ def test_files_without_a_row_are_named(simclr: Run, tmp_path: Path) -> None:
     bad.write_bytes(b"no image")
     (path,) = entrec.embed(simclr, tmp_path / "a.safetensors", data=data, device="cpu")
     with safe_open(path, "pt") as file:
-        assert file.metadata() == {"skipped": str(bad)}
+        facts = file.metadata()
+    assert facts["skipped"] == str(bad)
+    assert json.loads(facts["names"]) == [str(path) for path in sorted(data.glob("train/*/*.png")) if path != bad]
+    assert json.loads(facts["classes"]) == ["class0", "class1", "class2"]
     assert len(load_file(path)["features"]) == 47
 
 
 def test_unlabelled_images_have_features_and_no_labels(byol: Run, tmp_path: Path) -> None:
     data = source(labelled=False)
-    assert entrec.embed(byol, tmp_path / "a.npy", data=data, device="cpu") == (tmp_path / "a.npy",)
+    assert entrec.embed(byol, tmp_path / "a.npy", data=data, device="cpu") == (tmp_path / "a.npy", tmp_path / "a.csv")
+    assert (tmp_path / "a.csv").read_text().splitlines()[:2] == ["place,label,class", "0,-1,"]
+
+
+def test_each_row_is_named_in_the_list_beside_it(simclr: Run, tmp_path: Path) -> None:
+    data = folder_of_files(tmp_path / "data", uneven=True)
+    bad = next(data.glob("test/*/004.png"))
+    bad.write_bytes(b"no image")
+    console = Console(file=io.StringIO(), width=40)
+    entrec.embed(simclr, tmp_path / "a.npy", data=data, split="test", device="cpu", workers=1, console=console)
+    with (tmp_path / "a.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    kept = [path for path in sorted(data.glob("test/*/*.png")) if path != bad]
+    assert [row["path"] for row in rows] == [str(path) for path in kept]
+    assert [row["class"] for row in rows] == [path.parent.name for path in kept]
+    assert [int(row["label"]) for row in rows] == np.load(tmp_path / "a.labels.npy").tolist()
+    assert console.file.getvalue() == f"1 corrupt image was skipped: {bad}\n"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("out", ["a.csv", "there.npy", "listed.npy", "there.npy/a.npy", "folder.npy"])
+def test_what_cannot_be_written_is_known_before_any_feature(
+    out: str, byol: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "there.npy").write_text("mine")
+    (tmp_path / "listed.csv").write_text("mine")
+    (tmp_path / "folder.npy").mkdir()
+    monkeypatch.setattr(runs, "extract", lambda *_, **__: pytest.fail("features were computed"))
+    monkeypatch.setattr(runs, "load_encoder", lambda *_: pytest.fail("the encoder was loaded"))
+    with pytest.raises((ValueError, OSError), match=r"must end in|exists|is no folder|is a folder"):
+        entrec.embed(byol, tmp_path / out, data=source(), device="cpu")
+
+
+def test_evaluation_says_whose_encoder_saw_what_and_what_it_could_not_read(simclr: Run, tmp_path: Path) -> None:
+    data = folder_of_files(tmp_path / "data", uneven=True)
+    bad = [next(data.glob(name)) for name in ("train/*/007.png", "test/*/003.png")]
+    for path in bad:
+        path.write_bytes(b"no image")
+    found = entrec.evaluate(simclr, data=data, device="cpu")
+    size = simclr.config["image_size"]
+    assert found.encoder.startswith(f"the student's encoder, frozen; views of {size} x {size} pixels: the whole image, resized")
+    assert found.skipped == tuple(map(str, bad))
+    assert "47 train and 11 test features" in found.knn.protocol
+    with pytest.raises(CorruptImage, match=r"007\.png"):
+        entrec.evaluate(simclr, data=data, device="cpu", strict=True)
+    with pytest.raises(CorruptImage, match=r"003\.png"):
+        entrec.embed(simclr, tmp_path / "a.npy", data=data, split="test", device="cpu", strict=True)
+    assert not (tmp_path / "a.npy").exists()
+
+
+def test_images_without_a_label_do_not_count(byol: Run) -> None:
+    data, whole = source(), entrec.evaluate(byol, data=source(), device="cpu")
+    partly = dataclasses.replace(
+        data, train=Held(torch.cat([pixels(), pixels(9)]), torch.cat([classes(), torch.full((9,), -1)]))
+    )
+    found = entrec.evaluate(byol, data=partly, device="cpu")
+    assert [x.accuracy for x in found.scores] == [x.accuracy for x in whole.scores]
+    assert found.linear.protocol == f"{whole.linear.protocol}; left out for want of a label: 9 train"
+
+
+def test_a_pair_of_data_sets_has_a_test_split(byol: Run) -> None:
+    pair = TensorDataset(pixels(), classes()), TensorDataset(pixels(24, 1), classes(24))
+    found, wanted = (entrec.evaluate(byol, data=data, device="cpu") for data in (pair, source()))
+    assert found.knn.accuracy == wanted.knn.accuracy
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What `open_source` is asked for."""
+    asked: list[dict[str, Any]] = []
+
+    def asking(data: Any, **how: Any) -> Any:
+        asked.append({"data": data, **how})
+        return open_source(data, **how)
+
+    monkeypatch.setattr(runs, "open_source", asking)
+    return asked
+
+
+def told(run: Run, monkeypatch: pytest.MonkeyPatch, **config: Any) -> None:
+    encoder = load_encoder(run)
+    monkeypatch.setattr(runs, "load_encoder", lambda *_: encoder._replace(config={**encoder.config, **config}))
+
+
+def test_what_the_run_says_of_its_data_holds_for_them_alone(
+    simclr: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: list[dict[str, Any]]
+) -> None:
+    told(simclr, monkeypatch, labels=True, root="/data")
+    other = folder_of_files(tmp_path / "other")
+    for data, given in ((None, {}), (other, {}), (None, {"labels": None, "root": "/mine"}), (other, {"labels": True})):
+        entrec.embed(simclr, tmp_path / "a.npy", data=data, device="cpu", overwrite=True, **given)
+    assert [(str(x["data"]), x["labels"], x["root"]) for x in opened] == [
+        (simclr.config["data"], True, "/data"),
+        (str(other), None, None),
+        (simclr.config["data"], True, "/mine"),
+        (str(other), True, None),
+    ]
+    assert all(x["channels"] == 3 and x["strict"] is False for x in opened)
+
+
+def test_labels_can_be_left_out_or_found_in_other_data_than_the_runs(
+    simclr: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ValueError, match="has no labels"):
+        entrec.evaluate(simclr, device="cpu", labels=False)
+    told(simclr, monkeypatch, labels=False)
+    with pytest.raises(ValueError, match="has no labels"):
+        entrec.evaluate(simclr, device="cpu")
+    assert entrec.evaluate(simclr, data=folder_of_files(tmp_path / "other"), device="cpu").knn.accuracy > 0
+
+
+def test_grey_files_are_read_in_the_encoders_channels(simclr: Run, tmp_path: Path) -> None:
+    for path in folder_of_files(tmp_path / "grey").rglob("*.png"):
+        Image.open(path).convert("L").save(path)
+    (path,) = entrec.embed(simclr, tmp_path / "a.safetensors", data=tmp_path / "grey", device="cpu")
+    assert len(load_file(path)["features"]) == 48
 
 
 def test_of_two_cameras_the_first_is_embedded(tmp_path: Path) -> None:
@@ -212,6 +335,18 @@ def test_the_lines_that_are_printed_load_the_encoder(who: Any, suffix: str, byol
     encoder = load_encoder(byol, who)
     images = encoder.prepare(pixels())
     assert torch.equal(model(images), encoder.backbone.module(images))
+
+
+def test_the_transform_that_is_printed_prepares_an_image(byol: Run, tmp_path: Path) -> None:
+    found = entrec.export(byol, tmp_path / "mine.safetensors")
+    names: dict[str, Any] = {}
+    exec("\n".join((*found.lines, *found.transform)), names)
+    image = pixels(1, side=20)[0]
+    wanted = load_encoder(byol).prepare(image[None])
+    torch.testing.assert_close(names["transform"](image)[None], wanted)
+    assert names["model"](names["transform"](image)[None]).shape == (1, 256)
+    with safe_open(found.path, "pt") as file:
+        assert json.loads(file.metadata()["std"]) == [0.25] * 3
 
 
 def test_student_and_teacher_are_not_the_same(byol: Run, tmp_path: Path) -> None:

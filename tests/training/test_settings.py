@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from entrec.methods import METHODS
-from entrec.training.settings import Settings, read_config, settings
+from entrec.training.settings import Settings, fitting, read_config, settings
 
 
 def test_the_methods_own_options_are_told_from_the_common_ones() -> None:
@@ -81,3 +81,13 @@ def test_a_config_file_that_is_none_is_refused(tmp_path: Path, text: str) -> Non
 def test_a_missing_config_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"nowhere\.yaml"):
         read_config(tmp_path / "nowhere.yaml")
+
+
+@pytest.mark.parametrize(("text", "number"), [("1e-4", 1e-4), ("3E2", 300.0), ("-2e-1", -0.2)])
+def test_a_number_that_yaml_takes_for_a_word_is_one(text: str, number: float) -> None:
+    assert fitting("rate", text, float) == number
+
+
+def test_a_word_is_no_number() -> None:
+    with pytest.raises(TypeError, match="rate must be a number, got 'fast'"):
+        fitting("rate", "fast", float)

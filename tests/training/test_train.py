@@ -3,6 +3,7 @@
 import csv
 import json
 import platform
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,25 +11,30 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 
 import entrec
 from entrec.branches.ema import cosine_ema
 from entrec.branches.tiny import Tiny
+from entrec.data import Held
 from entrec.evaluation.features import extract
 from entrec.evaluation.knn import knn_accuracy
 from entrec.training import checkpoint
 from entrec.training import train as train_module
+from entrec.training.assemble import assemble, synchronised
 from entrec.training.encoders import load_encoder
+from entrec.training.images import some
 from entrec.training.loop import Loop
 from entrec.training.run import COLUMNS, Run
 from entrec.training.schedule import scaled_rate, warmup_cosine
+from entrec.training.settings import settings
 from tests.training.tiny import (
     COMMON,
     HEADS,
     IMAGES,
     Cameras,
+    Modalities,
     as_array,
     classes,
     different,
@@ -180,6 +186,14 @@ def test_two_cameras_share_an_encoder_or_have_one_each(shared: bool, labelled: b
     assert ("probe_top1" in run.metrics[0]) == labelled
 
 
+def test_two_modalities_have_an_encoder_each_with_their_own_channels(tmp_path: Path) -> None:
+    run = quick("cmc", tmp_path / "run", Modalities(), shared=False)
+    state = checkpoint.load(run.checkpoint).parts["method"]
+    assert [state[f"{name}.stem.0.weight"].shape[1] for name in ("encoder", "other_encoders.0")] == [3, 1]
+    assert run.config["recipe"] == "none"  # a sample's views are its own
+    assert len(run.metrics) == 6
+
+
 def test_each_camera_goes_to_its_own_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[Tensor, ...]] = []
     original = Loop._one_step
@@ -219,14 +233,18 @@ def recorded(monkeypatch: pytest.MonkeyPatch, modules: str) -> tuple[list[dict[s
     return students, rates, loops
 
 
-@pytest.mark.parametrize(("method", "head"), [("byol", "projector"), ("moco", "projector"), ("dino", "head")])
+@pytest.mark.parametrize(
+    ("method", "head", "given"),
+    [("byol", "projector", {}), ("moco", "projector", {}), ("dino", "head", {}), ("dino", "head", {"schedule": "cosine"})],
+)
 def test_the_teacher_is_the_average_of_all_students_so_far(
-    method: str, head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: str, head: str, given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """At the EMA that was asked for, which moves only where its schedule was asked for too."""
     students, _, loops = recorded(monkeypatch, head)
-    quick(method, tmp_path / "run", optimizer="sgd", rate=3.0)
+    quick(method, tmp_path / "run", optimizer="sgd", rate=3.0, **given)
     steps = len(students) - 1
-    m = [cosine_ema(0.9, step, steps) if method == "dino" else 0.9 for step in range(steps)]
+    m = [cosine_ema(0.9, step, steps) if given else 0.9 for step in range(steps)]
     found = dict(loops[0].method.teacher.module.named_parameters())
     for name, value in found.items():
         wanted = students[0][name]
@@ -298,3 +316,76 @@ def test_a_folder_has_a_name_by_default(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 def test_every_tensor_of_a_run_is_finite(byol: Run) -> None:
     assert all(bool(x.isfinite().all()) for x in every_tensor(byol).values() if isinstance(x, Tensor))
+
+
+@pytest.mark.parametrize(("images", "batch"), [(600, 256), (256, 256), (255, 128), (48, 32), (2, 2)])
+def test_the_usual_batch_is_smaller_for_small_data(images: int, batch: int) -> None:
+    parts = assemble(settings("simclr", {"backbone": "tiny"}), replace(source(), train=Held(pixels(images))))
+    assert parts.settings.batch_size == batch
+
+
+def test_partly_labelled_data_are_scored_by_the_labels_there_are(tmp_path: Path) -> None:
+    half = torch.where(torch.arange(IMAGES) < 24, classes(), -1)
+    run = quick("simclr", tmp_path / "run", replace(source(), train=Held(pixels(), half)))
+    assert 0 <= run.summary["knn_top1"] <= 1
+    assert any("left out for want of a label: 24 train" in protocol for protocol in run.summary["protocols"])
+
+
+def test_a_path_is_kept_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder_of_files(tmp_path / "data")
+    monkeypatch.chdir(tmp_path)
+    run = quick("simclr", Path("run"), "data/")
+    assert run.config["data"] == str((tmp_path / "data").resolve())
+    quick("simclr", Path("run"), "data", resume=True)
+
+
+def test_an_ema_that_is_asked_for_stays() -> None:
+    def schedule(**given: Any) -> Any:
+        return assemble(settings("dino", {"backbone": "tiny", **given}), source()).settings.options["schedule"]
+
+    assert schedule() == "cosine"
+    assert schedule(ema=0.8) == "constant"
+    assert schedule(ema=0.8, schedule="cosine") == "cosine"
+
+
+def test_a_small_crop_fits_the_patches_of_a_vit() -> None:
+    big = replace(source(), image_size=96)
+    parts = assemble(settings("dino", {"backbone": "vit_tiny_patch16_224", "small_crops": 1, "codes": 16}), big)
+    assert [view.crop.size for view in parts.augment.recipe.views] == [96, 96, 48]
+
+
+def test_synchronising_keeps_activations() -> None:
+    import timm
+
+    method = nn.Module()
+    method.encoder = timm.create_model("efficientnet_b0", num_classes=0, pretrained=False).eval()
+    x = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        before = method.encoder(x)
+        weights = [id(p) for p in method.parameters()]
+        synchronised(method)
+        assert any(isinstance(part, nn.SyncBatchNorm) for part in method.modules())
+        assert [id(p) for p in method.parameters()] == weights  # the optimiser's
+        torch.testing.assert_close(method.encoder(x), before)
+
+
+def test_a_new_clustering_forgets_the_momentum_of_the_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+    original = Loop._one_step
+
+    def looking(self: Loop, fed: Any, measured: bool) -> Any:
+        seen.append(self.method.predictor.weight in self.optimizer.state)
+        return original(self, fed, measured)
+
+    monkeypatch.setattr(Loop, "_one_step", looking)
+    quick("deepcluster", tmp_path / "run")
+    assert seen == [False, True, True] * 2
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_a_part_of_a_data_set_has_all_classes_and_only_what_has_a_label(labelled: bool) -> None:
+    labels = torch.arange(1000) % 10
+    held = Held(torch.zeros(1000, 1, 8, 8, dtype=torch.uint8), torch.where(labels < 5, labels, labels if labelled else -1))
+    part = some(held, 200)
+    assert len(part) == 200
+    assert set(part.labels.tolist()) == set(range(10 if labelled else 5))

@@ -70,6 +70,14 @@ class Cameras(Dataset[Any]):
         return (pair, int(classes()[index])) if self.labelled else pair
 
 
+class Modalities(Cameras):
+    """A colour picture of each thing and a depth map of another size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.right = pixels(seed=1, side=SIDE + 4)[:, :1]
+
+
 def quick(method: str, out: Path, data: Any = None, **given: Any) -> Run:
     """Train for 6 steps, unless told otherwise, with a row per step and checkpoints after steps 3, 4 and 6."""
     return entrec.train(method, data=source() if data is None else data, out=out, **{**COMMON, **HEADS[method], **given})

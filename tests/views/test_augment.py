@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torchvision.transforms import InterpolationMode, v2
 
 from entrec.views import Augment, Crop, Recipe, RecipeName, View, ops, recipe
+from entrec.views.augment import Plain
 from entrec.views.draws import crop_boxes
 from tests.views.pictures import MEAN, STD, augment, batch, picture, seeded
 
@@ -184,6 +185,32 @@ def test_evaluation_views_of_the_right_size_are_the_images(size: int) -> None:
 def test_an_augment_travels_to_workers() -> None:
     views, image = augment("byol"), picture()
     assert torch.equal(pickle.loads(pickle.dumps(views)).crop(image, seeded())[0], views.crop(image, seeded())[0])
+
+
+@pytest.mark.parametrize("size", [16, 96])
+def test_plain_travels_to_workers_and_does_as_the_method_does(size: int) -> None:
+    views, images = augment(), batch(3)
+    plain = Plain(views, size)
+    assert torch.equal(plain(images), views.plain(images, size))
+    assert torch.equal(pickle.loads(pickle.dumps(plain))(images), views.plain(images, size))
+    one_by_one = torch.cat([plain(image[None]) for image in images])
+    assert torch.equal(one_by_one, plain(images))
+
+
+@pytest.mark.parametrize(
+    ("size", "taken"),
+    [
+        (95, "95 x 95 pixels: the whole image, resized (bilinear, antialiased)"),
+        (96, "96 x 96 pixels: the centre of the image, its shorter side resized to 110 (bilinear, antialiased), or the image"),
+        (
+            224,
+            "224 x 224 pixels: the centre of the image, its shorter side resized to 256 (bilinear, antialiased), or the image",
+        ),
+    ],
+)
+def test_plain_says_what_it_takes(size: int, taken: str) -> None:
+    said = Plain(augment(), size).rule
+    assert said == f"views of {taken}" + (" as it is where that is its size" if size >= 96 else "")
 
 
 def test_bad_images_are_refused() -> None:

@@ -83,6 +83,24 @@ def build_backbone(name: str, channels: int = 3, image_size: int = 32) -> Backbo
     ) from misfit
 
 
+def check_takes(backbone: Backbone, channels: int, size: int) -> None:
+    """Try the backbone on crops of another size than the full view's.
+
+    Raises:
+        ValueError: it does not take them.
+    """
+    try:
+        _width(backbone.module, channels, size)
+    except _MISFITS as error:
+        raise ValueError(f"the backbone does not take small crops of {size} x {size} pixels: {error}") from error
+
+
+def fitting_size(backbone: Backbone, size: int) -> int:
+    """The side nearest to `size` that whole patches fill, for a network of patches; `size` itself for others."""
+    patch = _patch(backbone.module)
+    return max(patch, round(size / patch) * patch)
+
+
 Candidates = Iterator[tuple[nn.Module, tuple[str, ...]]]
 
 
@@ -172,12 +190,18 @@ def _width(module: nn.Module, channels: int, image_size: int) -> int:
 
 def _check_patches(module: nn.Module, image_size: int) -> None:
     """A network of patches sees the whole image; some would leave out the rest of a division without a word."""
-    patch = getattr(getattr(module, "patch_embed", None), "patch_size", None)
-    side = patch[0] if isinstance(patch, tuple) else patch
-    if isinstance(side, int) and image_size % side:
+    side = _patch(module)
+    if image_size % side:
         below, above = image_size // side * side, (image_size // side + 1) * side
         sizes = f"{below} or {above}" if below else f"{above}"
         raise ValueError(f"its patches are {side} pixels wide: choose an image size of {sizes}, or another patch size")
+
+
+def _patch(module: nn.Module) -> int:
+    """The side of a network's patches in pixels, 1 for networks without."""
+    patch = getattr(getattr(module, "patch_embed", None), "patch_size", None)
+    side = patch[0] if isinstance(patch, tuple) else patch
+    return side if isinstance(side, int) else 1
 
 
 def _find(name: str) -> tuple[Origin, str]:

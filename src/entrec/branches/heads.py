@@ -55,9 +55,13 @@ class DINOHead(nn.Module):
         bottleneck: dimensions of the sphere.
         out: directions, the codes of the discrete surrogate.
         layers: linear maps up to the bottleneck.
+        norm: BatchNorm after each inner map, for convolutional encoders, as DINO's code has it: the features of a new one are
+            all nearly parallel, and so would be the bottleneck's.
     """
 
-    def __init__(self, width: int, hidden: int = 2048, bottleneck: int = 256, out: int = 65536, layers: int = 3) -> None:
+    def __init__(
+        self, width: int, hidden: int = 2048, bottleneck: int = 256, out: int = 65536, layers: int = 3, norm: bool = False
+    ) -> None:
         super().__init__()
         sizes = (("width", width), ("hidden", hidden), ("bottleneck", bottleneck), ("out", out), ("layers", layers))
         for name, x in sizes:
@@ -65,7 +69,7 @@ class DINOHead(nn.Module):
         widths = [width] + [hidden] * (layers - 1)
         parts: list[nn.Module] = []
         for i, o in pairwise(widths):
-            parts += [nn.Linear(i, o), nn.GELU()]
+            parts += [nn.Linear(i, o, bias=not norm), *([nn.BatchNorm1d(o)] if norm else []), nn.GELU()]
         self.network = nn.Sequential(*parts, nn.Linear(widths[-1], bottleneck))
         self.last = nn.Linear(bottleneck, out, bias=False)
         for module in self.modules():
@@ -77,7 +81,7 @@ class DINOHead(nn.Module):
     def forward(self, x: Tensor) -> DINOOutput:
         """Bottleneck and logits of features (k, width)."""
         z = self.bottleneck(x)
-        return DINOOutput(z, functional.linear(z, _directions(self.last.weight)))
+        return DINOOutput(z, _cosines(z, _directions(self.last.weight)))
 
     def bottleneck(self, x: Tensor) -> Tensor:
         """The unit vectors alone, (k, width) -> (k, bottleneck)."""
@@ -104,7 +108,7 @@ class Prototypes(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores (k, number)."""
-        return functional.linear(_directions(x), self.weight)
+        return _cosines(_directions(x), self.weight)
 
     @torch.no_grad()
     def normalise_(self) -> None:
@@ -115,6 +119,12 @@ class Prototypes(nn.Module):
         """The sizes, as the constructor takes them."""
         number, dim = self.weight.shape
         return f"dim={dim}, number={number}"
+
+
+def _cosines(x: Tensor, directions: Tensor) -> Tensor:
+    """Products in float32 or better, also under autocast: bfloat16 has steps of 0.004 near 1, which temperatures make 0.1."""
+    with torch.autocast(x.device.type, enabled=False):
+        return functional.linear(x, checks.at_least_float32(directions))
 
 
 def _directions(x: Tensor) -> Tensor:

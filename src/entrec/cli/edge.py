@@ -57,7 +57,7 @@ def failing_clearly() -> Iterator[None]:
     """Turn the library's own complaints into a message and exit status 2; anything else is a bug and shows its traceback."""
     try:
         yield
-    except (ValueError, TypeError, FileNotFoundError, FileExistsError, NotADirectoryError) as error:
+    except (ValueError, TypeError, OSError) as error:
         fail(str(error))
     except RuntimeError as error:
         if type(error).__name__ != "DivergedError":

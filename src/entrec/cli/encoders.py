@@ -1,5 +1,6 @@
 """`entrec eval`, `entrec embed` and `entrec export`: what one does with a trained encoder."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,10 +15,25 @@ _Data = Annotated[
 _Who = Annotated[str, typer.Option(help="Whose encoder: student or teacher.")]
 _Device = Annotated[str, typer.Option(help="Where to compute: cpu, cuda, or auto: a GPU if there is one.")]
 _Workers = Annotated[int, typer.Option(min=0, help="Processes that decode images.")]
+_Labels = Annotated[
+    bool | None, typer.Option("--labels/--no-labels", help="Take sub-folders for classes, or not. [default: look]")
+]
+_Root = Annotated[str | None, typer.Option(help="Where a named data set lies. [default: ~/.cache/entrec/NAME]")]
+_Strict = Annotated[bool, typer.Option("--strict", help="Stop at a corrupt image instead of skipping it.")]
 _Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")]
+_WORKERS = min(4, os.cpu_count() or 1)  # as for training
 
 
-def evaluate(run: _Trained, data: _Data = None, who: _Who = "student", device: _Device = "auto", workers: _Workers = 0) -> None:
+def evaluate(
+    run: _Trained,
+    data: _Data = None,
+    who: _Who = "student",
+    device: _Device = "auto",
+    workers: _Workers = _WORKERS,
+    labels: _Labels = None,
+    root: _Root = None,
+    strict: _Strict = False,
+) -> None:
     """Score a frozen encoder by kNN and by a linear probe, and say by which protocol.
 
     The data need labels and a test split: the built-in data sets have both, a folder has them as train/CLASS/... and
@@ -25,12 +41,17 @@ def evaluate(run: _Trained, data: _Data = None, who: _Who = "student", device: _
     """
     with failing_clearly():
         import entrec
+        from entrec.evaluation.writing import in_words
 
-        whose: Any = who
-        found = entrec.evaluate(run, data=data, who=whose, device=device, workers=workers)
+        words: Any = {"who": who, "labels": labels, "root": root, "strict": strict}
+        found = entrec.evaluate(run, data=data, device=device, workers=workers, **words)
     for score in found.scores:
         error = "" if score.standard_error is None else f" +- {score.standard_error:.1%}"
-        console.print(f"[bold]{score.name} {score.accuracy:.1%}{error}[/bold]\n  {score.protocol}", highlight=False)
+        _say(f"{score.name} {score.accuracy:.1%}{error}", style="bold")
+        _say(f"  {score.protocol}")
+    _say(f"Features of {found.encoder}")
+    if found.skipped:
+        _say(in_words(found.skipped))
 
 
 def embed(
@@ -40,16 +61,22 @@ def embed(
     split: Annotated[str, typer.Option(help="Of the data: train or test.")] = "train",
     who: _Who = "student",
     device: _Device = "auto",
-    workers: _Workers = 0,
+    workers: _Workers = _WORKERS,
+    labels: _Labels = None,
+    root: _Root = None,
+    strict: _Strict = False,
     overwrite: _Overwrite = False,
 ) -> None:
-    """Write the encoder's features of every image, in the data's order."""
+    """Write the encoder's features of every image, in the data's order.
+
+    Beside NAME.npy there will be NAME.csv, with the path, label and class of each row; NAME.safetensors holds that itself.
+    """
     with failing_clearly():
         import entrec
 
-        words: Any = {"split": split, "who": who}
+        words: Any = {"split": split, "who": who, "labels": labels, "root": root, "strict": strict, "console": console}
         paths = entrec.embed(run, out, data=data, device=device, workers=workers, overwrite=overwrite, **words)
-    console.print(f"Written to {' and '.join(str(path) for path in paths)}", highlight=False)
+    _say(f"Written to {' and '.join(str(path) for path in paths)}")
 
 
 def export(
@@ -67,8 +94,18 @@ def export(
 
         whose: Any = who
         found = entrec.export(run, out, who=whose, overwrite=overwrite)
-    console.print(f"The {found.who}'s encoder is in {found.path}. To load it:\n", highlight=False)
+    _say(f"The {found.who}'s encoder is in {found.path}. To load it:\n")
     for line in found.lines:
-        console.print(f"    {line}", highlight=False, markup=False, soft_wrap=True)
+        _say(f"    {line}")
+    _say("\nTo prepare an image for it, a PIL image or a uint8 tensor (C, H, W) with as many channels as it was trained on:\n")
+    for line in found.transform:
+        _say(f"    {line}")
     if found.note:
-        console.print(f"\n{found.note}", highlight=False)
+        _say(f"\n{found.note}")
+
+
+def _say(text: str, style: str | None = None) -> None:
+    """Print text as it is: paths may hold what Rich takes for markup or emoji, or what is not UTF-8."""
+    from entrec.evaluation.writing import readable
+
+    console.print(readable(text), style=style, markup=False, emoji=False, highlight=False, soft_wrap=True)

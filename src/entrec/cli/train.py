@@ -21,8 +21,14 @@ def train(
         ),
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the data. [default: 100]")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Images in a step, over all devices. [default: 256]")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Images in a step, over all devices. [default: 256, fewer for small data]")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder. [default: runs/METHOD-er-DATA]")] = None,
+    labels: Annotated[
+        bool | None, typer.Option("--labels/--no-labels", help="Take sub-folders for classes, or not. [default: look]")
+    ] = None,
+    root: Annotated[str | None, typer.Option(help="Where a named data set lies. [default: ~/.cache/entrec/NAME]")] = None,
     backbone: Annotated[
         str | None, typer.Option(help="Any timm or torchvision model, or tiny. [default: what suits the data]")
     ] = None,
@@ -45,14 +51,16 @@ def train(
     devices: Annotated[
         int | None, typer.Option(help="Processes, one device each (or use torchrun -m entrec). [default: 1]")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes that decode images. [default: 4]")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes that decode images. [default: 4, or the cores]")] = None,
     precision: Annotated[str | None, typer.Option(help="32 or bf16. [default: bf16 on a GPU]")] = None,
     compile: Annotated[bool, typer.Option("--compile", help="Compile the encoder.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at a corrupt image instead of skipping it.")] = False,
     config: Annotated[Path | None, typer.Option(help="YAML file of settings; options given here go before it.")] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Any other setting, KEY=VALUE; repeat it for several.", metavar="KEY=VALUE"),
+        typer.Option(
+            "--set", help="Any other setting; a run's config.yaml lists them all. Repeat it for several.", metavar="KEY=VALUE"
+        ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
@@ -65,7 +73,7 @@ def train(
     given: dict[str, Any] = {
         "epochs": epochs, "batch_size": batch_size, "backbone": backbone, "image_size": image_size, "seed": seed, "ema": ema,
         "estimator": estimator, "weight": weight, "kappa": kappa, "views": views, "optimizer": optimizer, "rate": rate,
-        "device": device, "devices": devices, "workers": workers, "precision": precision,
+        "device": device, "devices": devices, "workers": workers, "precision": precision, "labels": labels, "root": root,
     }  # fmt: skip
     given = {key: value for key, value in given.items() if value is not None}
     given |= {key: True for key, on in (("er", er), ("compile", compile), ("strict", strict)) if on}
@@ -82,12 +90,13 @@ def train(
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the two runs and the report.")] = Path("runs/demo"),
     epochs: Annotated[int, typer.Option(min=1, help="Passes of each run over the data.")] = 6,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the demo in --out.")] = False,
 ) -> None:
     """See what ER changes: BYOL and BYOL+ER side by side at a small batch and EMA 0.8, in three minutes on two cores."""
     with failing_clearly():
         from entrec.training.demo import run
 
-        run(out, console, epochs)
+        run(out, console, epochs, overwrite)
 
 
 def _parsed(text: str) -> tuple[str, Any]:

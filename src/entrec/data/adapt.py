@@ -1,7 +1,7 @@
 """Anybody's `torch.utils.data.Dataset`, made to say what a `Source` says."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import PIL.Image
@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 
 from entrec.data.files import GREY_MODES, from_pil
-from entrec.data.source import Image, Source, measured
+from entrec.data.source import Image, PixelSums, Size, Source, ViewFacts, small_size, view_side
 
 _WANTED = "an image, (image, label), a tuple of views, or (tuple of views, label)"
 _LOOKED_AT = 256  # images whose pixels are measured
@@ -24,13 +24,12 @@ class Adapted(Dataset[tuple[Image, int]]):
         dataset: map-style; its items are an image, (image, label), a tuple of views, or (tuple of views, label). An image is a
             PIL image, a tensor (C, H, W) or (H, W), or an array (H, W, C) or (H, W), uint8 or floats in 0..1.
         labels: `False` leaves labels out.
+        channels: of each view; those of the first item without it.
     """
 
-    def __init__(self, dataset: Dataset[Any], labels: bool = True) -> None:
+    def __init__(self, dataset: Dataset[Any], labels: bool = True, channels: tuple[int, ...] | None = None) -> None:
         self.dataset, self.labels = dataset, labels
-        image, _ = split_item(dataset[0])
-        views = image if isinstance(image, tuple) else (image,)
-        self.channels = tuple(len(as_uint8(view)) for view in views)
+        self.channels = channels_of(dataset[0]) if channels is None else channels
 
     def __len__(self) -> int:
         return len(self.dataset)  # type: ignore[arg-type]  # torch's type leaves the length out
@@ -47,35 +46,76 @@ class Adapted(Dataset[tuple[Image, int]]):
         return tensors if isinstance(image, tuple) else tensors[0], label if self.labels else -1
 
 
+class _Sample(NamedTuple):
+    """What an even sample of a data set says of it."""
+
+    sizes: list[Size]  # of the first views
+    views: tuple[ViewFacts, ...]
+    labelled: bool  # whether any item has a label
+
+
 def open_dataset(dataset: Dataset[Any], *, image_size: int | None = None, labels: bool | None = None) -> Source:
     """The source of a data set; its first item says what its images are, and an even sample what their pixels are like.
 
-    Class names are those of its attribute `classes`, or the numbers up to the largest label, from its `targets` or `labels`
-    or, of at most 10,000 items, the items themselves.
+    A view's side is the shorter side of images that are all of one size of at most 96 pixels, else what
+    `entrec.data.source.view_side` says. Class names are those of its attribute `classes`, or the numbers up to the largest
+    label, from its `targets` or `labels` or, of at most 10,000 items, the items themselves.
     """
+    check_map_style(dataset)
+    adapted, name = Adapted(dataset), type(dataset).__name__
+    sizes, (first, *others), labelled = _looked_at(adapted)
+    if labels and not labelled:
+        raise ValueError(f"labels=True, but no label in {len(sizes)} items of {name}; its items may be {_WANTED}")
+    adapted.labels = labelled if labels is None else labels
+    classes = class_names(dataset) if adapted.labels else ()
+    size = small_size(sizes)
+    side = image_size or (view_side(sizes) if size is None else min(size))
+    return Source(
+        name.lower(), adapted, None, classes, first.channels, side, first.mean, first.std,
+        views=1 + len(others), others=tuple(others),
+    )  # fmt: skip
+
+
+def check_map_style(dataset: Any) -> None:
+    """The data set has items, each with a place."""
+    name = type(dataset).__name__
     if isinstance(dataset, IterableDataset):
         raise TypeError(
-            f"{type(dataset).__name__} is an IterableDataset: its items have no places, so they can be neither shuffled nor "
-            "resumed; give a map-style Dataset, with __len__ and __getitem__"
+            f"{name} is an IterableDataset: its items have no places, so they can be neither shuffled nor resumed; give a "
+            "map-style Dataset, with __len__ and __getitem__"
         )
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
-        raise TypeError(f"{type(dataset).__name__} is not a map-style data set: it needs __len__ and __getitem__")
+        raise TypeError(f"{name} is not a map-style data set: it needs __len__ and __getitem__")
     if len(dataset) == 0:
-        raise ValueError(f"{type(dataset).__name__} is empty")
-    labelled = split_item(dataset[0])[1] >= 0
-    if labels and not labelled:
-        raise ValueError(
-            f"labels=True, but the first item of {type(dataset).__name__} has no label; its items may be {_WANTED}"
-        )
-    keep = labelled if labels is None else labels
-    adapted = Adapted(dataset, keep)
-    sample = [adapted[i][0] for i in range(0, len(adapted), -(-len(adapted) // _LOOKED_AT))]
-    first = [image[0] if isinstance(image, tuple) else image for image in sample]
-    mean, std = measured(torch.cat([image.flatten(1) for image in first], dim=1)[None, :, :, None])
-    views = len(adapted.channels) if isinstance(sample[0], tuple) else 1
-    side = image_size or min(first[0].shape[1:])
-    name = type(dataset).__name__.lower()
-    return Source(name, adapted, None, _classes(dataset) if keep else (), adapted.channels[0], side, mean, std, views=views)
+        raise ValueError(f"{name} is empty")
+
+
+def sampled(n: int) -> range:
+    """The places of an even sample of n items."""
+    return range(0, n, -(-n // _LOOKED_AT))
+
+
+def _looked_at(adapted: Adapted) -> _Sample:
+    """Measure an even sample, image by image: large ones would not fit into memory together."""
+    sums = [PixelSums(channels) for channels in adapted.channels]
+    sizes: list[Size] = []
+    labelled = False
+    for place in sampled(len(adapted)):
+        image, label = adapted[place]
+        views = image if isinstance(image, tuple) else (image,)
+        for of_view, view in zip(sums, views, strict=True):
+            of_view.add(view[None])
+        height, width = views[0].shape[1:]
+        sizes.append((height, width))
+        labelled = labelled or label >= 0
+    facts = [ViewFacts(channels, *of_view.moments()) for channels, of_view in zip(adapted.channels, sums, strict=True)]
+    return _Sample(sizes, tuple(facts), labelled)
+
+
+def channels_of(item: Any) -> tuple[int, ...]:
+    """The channels of each view of an item."""
+    image, _ = split_item(item)
+    return tuple(len(as_uint8(view)) for view in (image if isinstance(image, tuple) else (image,)))
 
 
 def split_item(item: Any) -> tuple[Any, int]:
@@ -133,18 +173,18 @@ def _label(x: Any) -> int | None:
     return int(x) if isinstance(x, int | np.integer) else None
 
 
-def _classes(dataset: Dataset[Any]) -> tuple[str, ...]:
+def class_names(dataset: Any) -> tuple[str, ...]:
+    """The names of a data set's classes, as `open_dataset` finds them."""
     if isinstance(dataset, Subset):
-        return _classes(dataset.dataset)
+        return class_names(dataset.dataset)
     named = getattr(dataset, "classes", None)
     if isinstance(named, Sequence) and named and not isinstance(named, str):
         return tuple(map(str, named))
     labels = getattr(dataset, "targets", getattr(dataset, "labels", None))
     if isinstance(dataset, TensorDataset):
         labels = dataset.tensors[1]
-    n = len(dataset)  # type: ignore[arg-type]
-    if labels is None and n <= _READ_FOR_LABELS:
-        labels = [split_item(dataset[i])[1] for i in range(n)]
+    if labels is None and len(dataset) <= _READ_FOR_LABELS:
+        labels = [split_item(dataset[i])[1] for i in range(len(dataset))]
     if labels is None:
         raise ValueError(f"{type(dataset).__name__} does not say its classes: give it an attribute `classes`, or labels=False")
-    return tuple(str(label) for label in range(int(max(map(int, labels))) + 1))
+    return tuple(str(label) for label in range(max(-1 if label is None else int(label) for label in labels) + 1))

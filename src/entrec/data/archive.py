@@ -14,7 +14,14 @@ SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2")
 _IN_MEMORY = 4 * 2**30
 
 
-def open_archive(archive: Path, *, image_size: int | None = None, labels: bool | None = None, strict: bool = False) -> Source:
+def open_archive(
+    archive: Path,
+    *,
+    image_size: int | None = None,
+    labels: bool | None = None,
+    strict: bool = False,
+    channels: int | None = None,
+) -> Source:
     """The images in a tar archive of a folder, as `entrec.data.folder.open_folder` sees that folder.
 
     The files' bytes are read into memory and nothing is written anywhere. One folder around everything (the usual way to
@@ -29,7 +36,7 @@ def open_archive(archive: Path, *, image_size: int | None = None, labels: bool |
         raise ValueError(f"{archive} cannot be read as a tar archive: {error}") from error
     names = _unwrapped(list(found))
     listing = Listing(str(archive), names, [f"{archive}:{name}" for name in found], list(found.values()))
-    return from_listing(listing, image_size, labels, strict)
+    return from_listing(listing, image_size, labels, strict, channels)
 
 
 def _contents(archive: Path) -> dict[str, bytes]:

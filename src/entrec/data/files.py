@@ -14,21 +14,31 @@ from torch.utils.data import Dataset
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 GREY_MODES = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L")
-_UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error, zlib.error, Image.DecompressionBombError)
+_UNREADABLE = (  # whatever Pillow raises, given bytes that are not an image
+    OSError, SyntaxError, TypeError, ValueError, EOFError, IndexError, struct.error, zlib.error, Image.DecompressionBombError,
+)  # fmt: skip
 
 
 class CorruptImage(ValueError):  # noqa: N818 - it says what the image is
     """An image file that cannot be decoded: `name` says which, and `strict` whether the run must stop.
 
-    Out of a worker process torch makes the error anew, from its message alone.
+    Out of a worker process torch makes the error anew, from its message alone; `name` is then what was said of the image.
     """
 
     def __init__(self, name: str, why: str = "", strict: bool = True) -> None:
+        name = name if why else _said(name, type(self))
         super().__init__(name, why, strict)  # all of them: by these it is pickled
         self.name, self.why, self.strict = name, why, strict
 
     def __str__(self) -> str:
         return f"cannot decode the image {self.name}: {self.why}" if self.why else self.name
+
+
+class NothingReadable(ValueError):  # noqa: N818 - it says what was found
+    """Many image files in a row that cannot be decoded: rather the disk's fault than theirs."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_said(message, type(self)))
 
 
 class Files(Dataset[tuple[Tensor, int]]):
@@ -38,7 +48,7 @@ class Files(Dataset[tuple[Tensor, int]]):
         paths: of the files, or their names in an archive.
         labels: int64 (N,), or `None` for -1 everywhere.
         channels: 3 makes every image RGB, 1 makes every image grey.
-        strict: whether a corrupt file must stop the run (`entrec.data.loader` otherwise leaves it out and names it).
+        strict: whether a corrupt file must stop the run (`entrec.data.loader` otherwise takes another and names it).
         contents: the bytes of each file, where it lies in memory instead.
     """
 
@@ -107,6 +117,12 @@ def from_pil(image: Image.Image, channels: int) -> Tensor:
         image = image.convert("RGBA")  # first: a palette may hold transparency that RGB has no place for
     pixels = torch.from_numpy(np.array(image.convert("L" if channels == 1 else "RGB")))
     return pixels[None] if channels == 1 else pixels.permute(2, 0, 1).contiguous()
+
+
+def _said(message: str, kind: type[Exception]) -> str:
+    """What an error of this kind said, where torch gives the whole traceback of a worker process as its message."""
+    traceback, _, said = message.rpartition(f"{kind.__qualname__}: ")
+    return " ".join(said.split("\n")).strip() if "Traceback" in traceback else message
 
 
 def _opened(content: str | Path | bytes) -> Image.Image:

@@ -4,7 +4,6 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from statistics import median
 from typing import NamedTuple
 
 import torch
@@ -12,11 +11,11 @@ import torch
 from entrec.data.files import EXTENSIONS, CorruptImage, Files
 from entrec.data.held import Held
 from entrec.data.layout import Part, layout
-from entrec.data.source import IMAGENET_MEAN, IMAGENET_STD, Source, measured
+from entrec.data.source import IMAGENET_MEAN, IMAGENET_STD, Source, measured, small_size, view_side
 
-_HELD_SIDE, _HELD_BYTES = 96, 2**30  # what is loaded whole
+_HELD_BYTES = 2**30  # what is loaded whole
 _LOOKED_AT = 64  # files per split whose headers say how large and how colourful the images are
-_USUAL_SIDE = 224
+_GREY_MEAN, _GREY_STD = (sum(IMAGENET_MEAN) / 3,), (sum(IMAGENET_STD) / 3,)
 
 
 class Listing(NamedTuple):
@@ -28,7 +27,14 @@ class Listing(NamedTuple):
     contents: Sequence[bytes] | None = None
 
 
-def open_folder(folder: Path, *, image_size: int | None = None, labels: bool | None = None, strict: bool = False) -> Source:
+def open_folder(
+    folder: Path,
+    *,
+    image_size: int | None = None,
+    labels: bool | None = None,
+    strict: bool = False,
+    channels: int | None = None,
+) -> Source:
     """The images in a folder and all its sub-folders, sorted by path; see `entrec.data.layout.layout` for splits and labels.
 
     Hidden files and folders are passed over, and so are the run directories of entrec; `from_listing` says what is loaded.
@@ -36,7 +42,8 @@ def open_folder(folder: Path, *, image_size: int | None = None, labels: bool | N
     if is_run(folder):
         raise ValueError(f"{folder} is a run directory of entrec, not a folder of images")
     names = listed(folder)
-    return from_listing(Listing(str(folder), names, [str(folder / name) for name in names]), image_size, labels, strict)
+    listing = Listing(str(folder), names, [str(folder / name) for name in names])
+    return from_listing(listing, image_size, labels, strict, channels)
 
 
 def listed(folder: Path) -> list[str]:
@@ -66,14 +73,21 @@ def is_run(folder: Path) -> bool:
     return (folder / "config.yaml").is_file() and (folder / "checkpoints").is_dir()
 
 
-def from_listing(listing: Listing, image_size: int | None = None, labels: bool | None = None, strict: bool = False) -> Source:
+def from_listing(
+    listing: Listing,
+    image_size: int | None = None,
+    labels: bool | None = None,
+    strict: bool = False,
+    channels: int | None = None,
+) -> Source:
     """The source of a listing of images.
 
     The headers of at most 64 images per split, evenly spaced, say what they are. If all are grey, images have one channel,
-    else three. If all have one size of at most 96 pixels a side and the whole takes at most 1 GiB, it is loaded into memory
-    (unless another size turns up on the way), without the files that cannot be decoded, and the mean and standard deviation
-    of the training pixels are measured. Otherwise files are decoded when they are needed, ImageNet's mean and standard
-    deviation are taken (their averages for grey images), and a view's side is the median image's, 224 at the most.
+    else three, unless `channels` says how many. If all have one size of at most 96 pixels a side and the whole takes at most
+    1 GiB, it is loaded into memory (unless another size turns up on the way), without the files that cannot be decoded, and
+    the mean and standard deviation of the training pixels are measured. Otherwise files are decoded when they are needed,
+    ImageNet's mean and standard deviation are taken (their averages for grey images), and a view's side is the median
+    image's, 224 at the most.
     """
     if not listing.names:
         raise FileNotFoundError(
@@ -82,20 +96,22 @@ def from_listing(listing: Listing, image_size: int | None = None, labels: bool |
     found = layout(listing.names, labels)
     splits = [_files(listing, part, strict) for part in (found.train, found.test) if part is not None]
     looks = [look for files in splits for look in _looked_at(files)]
-    channels = 1 if looks and all(grey for _, _, grey in looks) else 3
+    channels = channels or (1 if looks and all(grey for _, _, grey in looks) else 3)
     for files in splits:
         files.channels = channels
     sizes = [(height, width) for height, width, _ in looks]
-    held = _loaded(splits, sizes[0]) if len(set(sizes)) == 1 and max(sizes[0]) <= _HELD_SIDE else None
-    name = Path(listing.title).resolve().name
+    size = small_size(sizes)
+    held = None if size is None else _loaded(splits, size)
     if held is not None:
-        train, *rest = held
-        mean, std = measured(train.images)
-        side = image_size or min(train.images.shape[2:])
-        return Source(name, train, rest[0] if rest else None, found.classes, channels, side, mean, std)
-    side = image_size or _side(sizes)
-    mean, std = (IMAGENET_MEAN, IMAGENET_STD) if channels == 3 else ((sum(IMAGENET_MEAN) / 3,), (sum(IMAGENET_STD) / 3,))
-    return Source(name, splits[0], splits[1] if len(splits) > 1 else None, found.classes, channels, side, mean, std)
+        side = min(held[0].images.shape[2:])
+        mean, std = measured(held[0].images)
+    else:
+        side = view_side(sizes)
+        mean, std = (IMAGENET_MEAN, IMAGENET_STD) if channels == 3 else (_GREY_MEAN, _GREY_STD)
+    train, *rest = held or splits
+    test = rest[0] if rest else None
+    name, side = Path(listing.title).resolve().name, image_size or side
+    return Source(name, train, test, found.classes, channels, side, mean, std, notices=found.notices)
 
 
 def _files(listing: Listing, part: Part, strict: bool) -> Files:
@@ -106,12 +122,6 @@ def _files(listing: Listing, part: Part, strict: bool) -> Files:
 def _looked_at(files: Files) -> list[tuple[int, int, bool]]:
     places = range(0, len(files), -(-len(files) // _LOOKED_AT))
     return [look for place in places if (look := files.look(place)) is not None]
-
-
-def _side(sizes: list[tuple[int, int]]) -> int:
-    """The side of a view of images of these sizes: a multiple of 32, which every backbone takes."""
-    shorter = int(median([min(size) for size in sizes])) if sizes else _USUAL_SIDE
-    return max(32, min(_USUAL_SIDE, shorter // 32 * 32))
 
 
 def _loaded(splits: Sequence[Files], size: tuple[int, int]) -> list[Held] | None:
@@ -149,4 +159,5 @@ def _load(files: Files, size: tuple[int, int]) -> Held | None:
     keep = torch.ones(len(files), dtype=torch.bool)
     keep[corrupt] = False
     skipped = tuple(files.paths[place] for place in corrupt)
-    return Held(images[keep] if corrupt else images, files.labels[keep], skipped)
+    paths = tuple(path for path, kept in zip(files.paths, keep.tolist(), strict=True) if kept)
+    return Held(images[keep] if corrupt else images, files.labels[keep], skipped, paths)

@@ -12,9 +12,16 @@ class Held(Dataset[tuple[Tensor, int]]):
         images: uint8 (N, C, H, W).
         labels: int64 (N,), or `None` for -1 everywhere.
         skipped: names of files that could not be decoded and are left out.
+        paths: of the files that the images come from, if they do.
     """
 
-    def __init__(self, images: Tensor, labels: Tensor | None = None, skipped: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        images: Tensor,
+        labels: Tensor | None = None,
+        skipped: tuple[str, ...] = (),
+        paths: tuple[str, ...] | None = None,
+    ) -> None:
         if images.dtype != torch.uint8 or images.ndim != 4:
             raise ValueError(f"images must be uint8 of shape (N, C, H, W), got {images.dtype} of shape {tuple(images.shape)}")
         if labels is None:
@@ -26,6 +33,7 @@ class Held(Dataset[tuple[Tensor, int]]):
         self.images = images
         self.labels = labels
         self.skipped = skipped
+        self.paths = paths
 
     def __len__(self) -> int:
         return len(self.images)

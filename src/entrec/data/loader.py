@@ -15,11 +15,13 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from entrec.data.batches import Draw
-from entrec.data.files import CorruptImage, Files
+from entrec.data.files import CorruptImage, Files, NothingReadable
 from entrec.data.held import Held
 from entrec.data.source import Image
 
 Crop = Callable[[Image, torch.Generator], tuple[Tensor, ...]]
+_Sample = tuple[Image, int, int]  # an image or its crops, its label, and its place in the data set
+_IN_A_ROW = 100  # files that may be broken one after another before it is the disk that is
 
 
 class Batch(NamedTuple):
@@ -28,7 +30,7 @@ class Batch(NamedTuple):
     images: Tensor | tuple[Tensor, ...]  # uint8 (k, C, H, W); one such per crop, or per view where samples are several
     labels: Tensor  # int64 (k,), -1 where there is none
     index: Tensor  # type: ignore[assignment]  # int64 (k,), places in the data set; not tuple's method
-    skipped: tuple[str, ...]  # files that could not be decoded and are not among the k
+    skipped: tuple[str, ...]  # files that could not be decoded; others stand in their places
 
 
 def loader(
@@ -40,6 +42,9 @@ def loader(
     pin: bool = False,
 ) -> DataLoader[Batch]:
     """Load batches of a data set.
+
+    In the place of an image that cannot be decoded stands the next one of the data set that can be and is not in the batch
+    already (if all are: the next one), drawn with the same seed. So batches keep their sizes, on all ranks.
 
     Args:
         dataset: map-style, of `(image, label)`, as a `Source` has them.
@@ -70,21 +75,41 @@ class _Drawn(Dataset[Batch]):
         if isinstance(self.dataset, Held) and self.crop is None:
             index = torch.tensor([place for place, _ in draws])
             return Batch(self.dataset.images[index], self.dataset.labels[index], index, ())
-        samples: list[tuple[Image, int, int]] = []
-        skipped: list[str] = []
-        for draw in draws:
+        samples: list[_Sample] = []
+        taken = {place for place, _ in draws}
+        broken: dict[int, str] = {}
+        for place, seed in draws:
+            samples.append(self._readable(place, seed, taken, broken))
+            taken.add(samples[-1][2])
+        images, labels, places = zip(*samples, strict=True)
+        return Batch(_stacked(images), torch.tensor(labels), torch.tensor(places), tuple(broken.values()))
+
+    def _readable(self, place: int, seed: int, taken: set[int], broken: dict[int, str]) -> _Sample:
+        """The sample at this place, or else the next that can be read; `broken` gains the names of those that cannot."""
+        failed: list[str] = []
+        for candidate in self._candidates(place, taken):
+            if candidate in broken:
+                continue
             try:
-                samples.append(self._sample(*draw))
+                return self._sample(candidate, seed)
             except CorruptImage as error:
                 if error.strict:
                     raise
-                skipped.append(error.name)
-        if not samples:
-            raise ValueError(f"none of the {len(draws)} images of this batch could be decoded: {', '.join(skipped[:3])} ...")
-        images, labels, places = zip(*samples, strict=True)
-        return Batch(_stacked(images), torch.tensor(labels), torch.tensor(places), tuple(skipped))
+                broken[candidate] = error.name
+                failed.append(error.name)
+            if len(failed) == _IN_A_ROW:
+                break
+        named = ", ".join(failed[:3]) + (", ..." if len(failed) > 3 else "")
+        raise NothingReadable(f"none of {len(failed)} images in a row could be decoded ({named}): is the disk there?")
 
-    def _sample(self, place: int, seed: int) -> tuple[Image, int, int]:
+    def _candidates(self, place: int, taken: set[int]) -> Iterator[int]:
+        """The place and those after it, round to its beginning: first the ones that are not in the batch, then the others."""
+        yield place
+        n = len(self.dataset)  # type: ignore[arg-type]
+        for in_batch in (False, True):
+            yield from (i for step in range(1, n) if ((i := (place + step) % n) in taken) == in_batch)
+
+    def _sample(self, place: int, seed: int) -> _Sample:
         with nullcontext() if isinstance(self.dataset, Held | Files) else _seeded(seed):  # others may draw random numbers
             image, label = self.dataset[place]
         if self.crop is not None:

@@ -1,5 +1,6 @@
 """Data sets that have a name."""
 
+import dataclasses
 from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
@@ -67,15 +68,15 @@ def open_stl10(root: Path, image_size: int | None = None) -> Source:
     return Source("stl10", held[0], held[1], tuple(found[0].classes), 3, image_size or 96, *_STL10)
 
 
-def open_imagenet(root: Path, image_size: int | None = None, strict: bool = False) -> Source:
+def open_imagenet(root: Path, image_size: int | None = None, strict: bool = False, labels: bool = True) -> Source:
     """ImageNet (ILSVRC2012) in files: `root` holds `train/` and `val/`, or the archives that torchvision makes them from."""
     from torchvision import datasets
 
     if not (root / "train").is_dir():
         for split in ("train", "val"):
             _fetched("imagenet", root, partial(datasets.ImageNet, str(root), split))
-    found = open_folder(root, labels=True, strict=strict, image_size=image_size or 224)
-    return Source("imagenet", found.train, found.test, found.classes, 3, found.image_size, IMAGENET_MEAN, IMAGENET_STD)
+    found = open_folder(root, labels=labels, strict=strict, image_size=image_size or 224, channels=3)
+    return dataclasses.replace(found, name="imagenet", mean=IMAGENET_MEAN, std=IMAGENET_STD)
 
 
 def _fetched(name: str, root: Path, fetch: Callable[[], Any]) -> Any:

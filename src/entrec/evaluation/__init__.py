@@ -1,7 +1,7 @@
 """What a trained encoder is worth: its features, judged with labels it has not seen, and written for others to load."""
 
 from entrec.evaluation.export import Exported, export_encoder
-from entrec.evaluation.features import Features, evaluating, extract
+from entrec.evaluation.features import Features, evaluating, extract, labelled
 from entrec.evaluation.few_labels import Scores, few_labels
 from entrec.evaluation.knn import knn_accuracy, knn_protocol
 from entrec.evaluation.linear import Probe, linear_probe
@@ -18,6 +18,7 @@ __all__ = [
     "few_labels",
     "knn_accuracy",
     "knn_protocol",
+    "labelled",
     "linear_probe",
     "write_features",
 ]

@@ -1,5 +1,6 @@
 """An encoder as a plain file of weights, which its own library loads."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -12,7 +13,10 @@ from torch.nn.parallel import DistributedDataParallel
 import entrec
 from entrec import checks
 from entrec.evaluation.features import evaluating
+from entrec.evaluation.transform import check_transform, transform_lines
 from entrec.files import appearing, refuse_existing
+from entrec.views.augment import Augment, Plain
+from entrec.views.recipe import recipe as recipe_of
 
 Origin = Literal["entrec", "timm", "torchvision"]
 Who = Literal["student", "teacher"]
@@ -20,12 +24,13 @@ _ROUNDING = 1e-5  # between the features of the two modules, relative to the lar
 
 
 class Exported(NamedTuple):
-    """A file of weights and how to load it."""
+    """A file of weights, how to load it, and how to prepare images for it."""
 
     path: Path
     who: Who  # whose weights they are
     keys: tuple[str, ...]  # of the state dict in the file
     lines: tuple[str, ...]  # Python that builds the encoder as `model`, loads the file strictly and sets eval mode
+    transform: tuple[str, ...]  # Python that builds `transform`, from a PIL image or a uint8 tensor to the encoder's input
     note: str  # what else to know, in words; may be empty
 
 
@@ -52,6 +57,8 @@ def export_encoder(
     *,
     channels: int,
     image_size: int,
+    mean: Sequence[float],
+    std: Sequence[float],
     small_stem: bool,
     lines: Sequence[str],
     who: Who,
@@ -62,7 +69,8 @@ def export_encoder(
 
     The encoder is rebuilt from the lines that are returned, without this library unless it is ours, loads the file with
     `strict=True`, and must give the reference images the features that `module` gives them, in eval mode, to 1e-5 of the
-    largest. Otherwise there is an error and no file. Torch's random state is left as it was.
+    largest. The lines that prepare an image must do as `entrec.views.Augment.plain` does, up to rounding. Otherwise there is
+    an error and no file. Torch's random state is left as it was.
 
     Args:
         module: the encoder, images to features; a `torch.compile` or DistributedDataParallel round it is taken off.
@@ -72,6 +80,8 @@ def export_encoder(
         path: NAME.safetensors, or NAME.pth or NAME.pt for `torch.load(..., weights_only=True)`.
         channels: of an image.
         image_size: side of the images it was trained on, in pixels.
+        mean: of each channel of pixels in 0..1, which is subtracted from them; written into the file, as JSON.
+        std: by which they are then divided, likewise.
         small_stem: whether a ResNet's stem was replaced by one for small images.
         lines: Python that builds the bare network as `model`, the `lines` of a `Backbone`.
         who: whether it is the student or the teacher.
@@ -82,15 +92,20 @@ def export_encoder(
     checks.choice("origin", origin, Origin)
     checks.choice("who", who, Who)
     if path.suffix not in (".safetensors", ".pth", ".pt"):
-        raise ValueError(f"path must end in .safetensors, .pth or .pt, got {str(path)!r}")
+        raise ValueError(f"path (--out) must end in .safetensors, .pth or .pt, got {str(path)!r}")
+    if len(mean) != channels:
+        raise ValueError(f"mean must have a number for each of {channels} channels, got {list(mean)}")
     if not overwrite:
         refuse_existing(path)
-    module = _unwrapped(module)
+    plain = Plain(Augment(recipe_of("none", image_size, 1), mean, std), image_size)
+    module, transform = _unwrapped(module), transform_lines(mean, std, image_size)
+    check_transform(transform, plain, std)
     recipe = _recipe(module, origin, lines)
     weights = {name: x.detach().cpu().clone(memory_format=torch.contiguous_format) for name, x in module.state_dict().items()}
     weights |= recipe.classifier
     facts = {"entrec": entrec.__version__, "backbone": backbone_name, "origin": origin, "who": who}
     facts |= {"channels": str(channels), "image_size": str(image_size), "small_stem": str(small_stem).lower()}
+    facts |= {"mean": json.dumps(list(mean)), "std": json.dumps(list(std)), "view": plain.rule}
     with appearing(path) as unfinished:
         if path.suffix == ".safetensors":
             save_file(weights, unfinished, facts)
@@ -98,7 +113,7 @@ def export_encoder(
             torch.save(weights, unfinished)
         _check_features(module, _run(recipe.lines(unfinished)), reference_images)
     note = _note(backbone_name, origin, image_size, small_stem, tuple(recipe.classifier))
-    return Exported(path, who, tuple(weights), recipe.lines(path), note)
+    return Exported(path, who, tuple(weights), recipe.lines(path), transform, note)
 
 
 def _unwrapped(module: nn.Module) -> nn.Module:

@@ -20,6 +20,7 @@ class Features(NamedTuple):
     values: Tensor  # float32 (n, d)
     labels: Tensor  # int64 (n,), -1 where there is none
     skipped: tuple[str, ...] = ()  # data that could not be read and have no row, by path, or by index where they have none
+    places: Tensor | None = None  # int64 (n,), where in the data set each row's datum is; `extract` always says it
 
 
 def extract(
@@ -30,6 +31,7 @@ def extract(
     batch_size: int = 256,
     device: torch.device | str = "cpu",
     workers: int = 0,
+    keep_on_device: bool = False,
 ) -> Features:
     """The features that `module` gives to each image of a data set, in eval mode and without gradients.
 
@@ -41,11 +43,15 @@ def extract(
         dataset: whole sets in memory, with `images` (n, C, H, W) and `labels` (n,), are sliced; any other map-style data set
             gives (image (C, H, W), label) by index. Where the image is None or raises `CorruptImage` (and not strictly), it
             could not be read: it is skipped and named.
-        prepare: from a batch of images on the device to the module's input, the same on every call. Images of several sizes
-            are prepared one at a time.
+        prepare: from a batch of images (k, C, H, W) to the module's input, the same on every call. Sets in memory are prepared
+            in batches on the device. Other images, which may be large photos, are prepared one at a time where they are read,
+            so that no more than one of them is held at its full size: with workers, by a `prepare` that can be sent to them
+            (`entrec.views.augment.Plain` can).
         batch_size: images per call of the module.
         device: where the module runs.
-        workers: processes that read the data, for sets that are not in memory.
+        workers: processes that read and prepare the data, for sets that are not in memory.
+        keep_on_device: leave the values where they were computed, for scores that are to be computed there too. Otherwise they
+            come to the CPU. Labels and places are there anyway.
 
     Example:
         >>> from torch.utils.data import TensorDataset
@@ -57,20 +63,40 @@ def extract(
     if len(dataset) == 0:
         raise ValueError("dataset must hold at least one image, got none")
     held = isinstance(getattr(dataset, "images", None), Tensor) and isinstance(getattr(dataset, "labels", None), Tensor)
-    batches = _slices(dataset, batch_size) if held else _read(dataset, batch_size, workers)
+    batches = _slices(dataset, batch_size, prepare, device) if held else _read(dataset, batch_size, prepare, workers)
     values: list[Tensor] = []
-    labels: list[Tensor] = []
+    found: list[_Batch] = []
     skipped = list(getattr(dataset, "skipped", ())) if held else []
     # Not inference mode: what a module caches in its forward pass (position tables) could not be trained with afterwards.
     with evaluating(module), torch.no_grad():
         for batch in batches:
             skipped += batch.skipped
-            if len(batch.images) > 0:
-                values.append(_features(module, _prepared(batch.images, prepare, device)))
-                labels.append(batch.labels)
+            if batch.images is not None:
+                values.append(_features(module, batch.images.to(device), device if keep_on_device else "cpu"))
+                found.append(batch._replace(images=None))
     if not values:
         raise ValueError(f"dataset must hold at least one image that can be read, but none of its {len(dataset)} can")
-    return Features(torch.cat(values), torch.cat(labels), tuple(skipped))
+    labels, places = torch.cat([batch.labels for batch in found]), torch.cat([batch.places for batch in found])
+    return Features(torch.cat(values), labels, tuple(skipped), places)
+
+
+def labelled(features: Features, name: str = "features") -> Features:
+    """The rows that have a label (0 or more).
+
+    Raises:
+        ValueError: there is no such row; `name` says of what.
+
+    Example:
+        >>> labelled(Features(torch.eye(3), torch.tensor([0, -1, 1]))).values.shape
+        torch.Size([2, 3])
+    """
+    rows = (features.labels >= 0).nonzero()[:, 0]
+    if len(rows) == len(features.labels) > 0:
+        return features
+    if len(rows) == 0:
+        raise ValueError(f"{name} must have labels, but none of its {len(features.labels)} rows has one (0 or more)")
+    places = None if features.places is None else features.places[rows.to(features.places.device)]
+    return Features(features.values[rows.to(features.values.device)], features.labels[rows], features.skipped, places)
 
 
 @contextmanager
@@ -87,41 +113,58 @@ def evaluating(*modules: nn.Module) -> Iterator[None]:
 
 
 class _Batch(NamedTuple):
-    images: Tensor | Sequence[Tensor]
+    images: Tensor | None  # prepared; None where none could be read
     labels: Tensor
+    places: Tensor
     skipped: Sequence[str]
 
 
-def _slices(dataset: Any, batch_size: int) -> Iterator[_Batch]:
-    for images, labels in zip(dataset.images.split(batch_size), dataset.labels.split(batch_size), strict=True):
-        yield _Batch(images, labels.to("cpu", torch.int64), ())
+def _slices(dataset: Any, batch_size: int, prepare: Prepare, device: torch.device | str) -> Iterator[_Batch]:
+    places = torch.arange(len(dataset)).split(batch_size)
+    for images, labels, at in zip(dataset.images.split(batch_size), dataset.labels.split(batch_size), places, strict=True):
+        yield _Batch(prepare(images.to(device)), labels.to("cpu", torch.int64), at, ())
 
 
-class _Readable(Dataset[tuple[Any, int, str]]):
-    """A data set's samples with their names, and None for an image that is corrupt, unless that must stop the run."""
+class _Sample(NamedTuple):
+    image: Tensor | None  # prepared; None where it is corrupt
+    label: int
+    place: int
+    name: str
 
-    def __init__(self, dataset: Any) -> None:
-        self.dataset = dataset
+
+class _Readable(Dataset[_Sample]):
+    """A data set's samples, prepared, with their names; an image that is corrupt is None, unless that must stop the run."""
+
+    def __init__(self, dataset: Any, prepare: Prepare) -> None:
+        self.dataset, self.prepare = dataset, prepare
         self.names = getattr(dataset, "paths", None)
 
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def __getitem__(self, index: int) -> tuple[Any, int, str]:
+    def __getitem__(self, index: int) -> _Sample:
+        name = str(index if self.names is None else self.names[index])
         try:
             image, label = self.dataset[index]
         except CorruptImage as error:
             if error.strict:
                 raise
-            return None, -1, error.name
-        return image, int(label), str(index if self.names is None else self.names[index])
+            return _Sample(None, -1, index, error.name)
+        if image is None:
+            return _Sample(None, -1, index, name)
+        with torch.no_grad():  # in a worker nobody has said so yet
+            return _Sample(self.prepare(_checked(image)[None])[0], int(label), index, name)
 
 
-def _read(dataset: Any, batch_size: int, workers: int) -> Iterator[_Batch]:
-    for samples in DataLoader(_Readable(dataset), batch_size, num_workers=workers, collate_fn=list):
-        kept = [(_checked(image), label) for image, label, _ in samples if image is not None]
-        labels = torch.tensor([label for _, label in kept], dtype=torch.int64)
-        yield _Batch([image for image, _ in kept], labels, [name for image, _, name in samples if image is None])
+def _read(dataset: Any, batch_size: int, prepare: Prepare, workers: int) -> Iterator[_Batch]:
+    return iter(DataLoader(_Readable(dataset, prepare), batch_size, num_workers=workers, collate_fn=_together))
+
+
+def _together(samples: Sequence[_Sample]) -> _Batch:
+    kept = [(sample.image, sample.label, sample.place) for sample in samples if sample.image is not None]
+    images = torch.stack([image for image, _, _ in kept]) if kept else None
+    labels, places = (torch.tensor([row[i] for row in kept], dtype=torch.int64) for i in (1, 2))
+    return _Batch(images, labels, places, [sample.name for sample in samples if sample.image is None])
 
 
 def _checked(image: Any) -> Tensor:
@@ -131,20 +174,12 @@ def _checked(image: Any) -> Tensor:
     return image
 
 
-def _prepared(images: Tensor | Sequence[Tensor], prepare: Prepare, device: torch.device | str) -> Tensor:
-    if isinstance(images, Tensor):
-        return prepare(images.to(device))
-    if len({image.shape for image in images}) == 1:
-        return prepare(torch.stack(list(images)).to(device))
-    return torch.cat([prepare(image[None].to(device)) for image in images])
-
-
-def _features(module: nn.Module, images: Tensor) -> Tensor:
+def _features(module: nn.Module, images: Tensor, where: torch.device | str) -> Tensor:
     values: Tensor = module(images)
     checks.batch("the module's output", values)
     if len(values) != len(images):
         raise ValueError(f"the module must give a row to each of {len(images)} images, got {len(values)}")
-    return values.to("cpu", torch.float32)
+    return values.to(where, torch.float32)
 
 
 def check_pair(train: Features, test: Features) -> None:

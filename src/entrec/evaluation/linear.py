@@ -11,6 +11,7 @@ from entrec.evaluation.features import Features, check_pair
 
 GRID = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # of penalties, from strong to weak: each fit starts at the one before it
 _DOUBLE = 2**18  # entries of features up to which the fit runs in float64, beyond it in float32
+_AT_ONCE = 2**22  # entries of features that exist in float64 at a time on the way to their mean and deviation: 32 MiB
 _ITERATIONS = 200
 
 
@@ -69,13 +70,26 @@ def linear_probe(train: Features, test: Features, *, l2: float | None = None, se
 
 
 def standardised(reference: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
-    """The reference and the others with the reference's mean and deviation taken out of each column; constant ones are 0."""
-    exact = reference.double()
-    mean, deviation = exact.mean(dim=0), exact.std(dim=0, correction=0)
+    """The reference and the others with the reference's mean and deviation taken out of each column; constant ones are 0.
+
+    Each result is the one new tensor of its size: sums and differences are float64, a few rows at a time.
+    """
+    n, rows = len(reference), max(1, _AT_ONCE // reference.shape[1])
+    mean = torch.stack([part.sum(dim=0, dtype=torch.float64) for part in reference.split(rows)]).sum(dim=0) / n
+    squares = torch.stack([(part.double() - mean).square_().sum(dim=0) for part in reference.split(rows)]).sum(dim=0)
+    deviation = (squares / n).sqrt()
     # A deviation at the rounding of float32 is that of a constant.
     scale = torch.where(deviation > 1e-6 * mean.abs(), 1 / deviation, 0.0)
     dtype = torch.float64 if reference.numel() <= _DOUBLE else torch.float32
-    return tuple(((x.double() - mean) * scale).to(dtype) for x in (reference, *others))
+    return tuple(_scaled(x, mean, scale, rows, dtype) for x in (reference, *others))
+
+
+def _scaled(x: Tensor, mean: Tensor, scale: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
+    """(x - mean) scale, in float64 but for the result, so many rows at a time."""
+    found = torch.empty(x.shape, dtype=dtype, device=x.device)
+    for part, into in zip(x.split(rows), found.split(rows), strict=True):
+        into.copy_((part.double() - mean).mul_(scale))
+    return found
 
 
 def fit(values: Tensor, labels: Tensor, classes: int, l2: float, start: Classifier | None = None) -> Classifier:

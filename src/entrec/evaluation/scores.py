@@ -5,12 +5,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from entrec.evaluation.features import Features, Prepare, extract
+from entrec.evaluation.features import Features, Prepare, extract, labelled
 from entrec.evaluation.few_labels import few_labels
 from entrec.evaluation.knn import knn_accuracy, knn_protocol
 from entrec.evaluation.linear import linear_probe
 
 FEW = (1, 5)  # labels per class
+_COPIES = 4  # of the features that the probe may hold at once: as they came, standardised, those it fits, and in passing
 
 
 class Score(NamedTuple):
@@ -28,6 +29,8 @@ class Evaluation(NamedTuple):
     knn: Score
     linear: Score
     few: tuple[Score, ...] = ()
+    skipped: tuple[str, ...] = ()  # images of both splits that could not be read and are in no score
+    encoder: str = ""  # whose encoder saw which view of an image, in words; the part of the protocol that all scores share
 
     @property
     def scores(self) -> tuple[Score, ...]:
@@ -46,24 +49,46 @@ def score(
     device: torch.device | str = "cpu",
     workers: int = 0,
 ) -> Evaluation:
-    """Evaluate a frozen encoder, in eval mode, on a labelled train and test set."""
-    fitted = extract(encoder, train, prepare, device=device, workers=workers)
-    judged = extract(encoder, test, prepare, device=device, workers=workers)
-    return score_features(fitted, judged, classes, few=few)
+    """Evaluate a frozen encoder, in eval mode, on a train and a test set; images without a label do not count."""
+    found = [extract(encoder, split, prepare, device=device, workers=workers) for split in (train, test)]
+    return score_features(*_near(device, found), classes, few=few)
 
 
 def score_features(train: Features, test: Features, classes: int, *, few: bool = False) -> Evaluation:
-    """The same from features."""
+    """The same from features, computed where they are; rows without a label are left out, and the protocols say how many."""
+    left_out = _left_out(train, test)
+    skipped = (*train.skipped, *test.skipped)
+    train, test = labelled(train, "train"), labelled(test, "test")
     top1 = knn_accuracy(train, test, classes=classes)
     error = (top1 * (1 - top1) / len(test.values)) ** 0.5
     probe = linear_probe(train, test)
     return Evaluation(
-        Score("kNN", top1, error, knn_protocol(train, test)),
-        Score("linear", probe.accuracy, probe.standard_error, probe.protocol),
-        tuple(_few(train, test, per_class) for per_class in FEW) if few else (),
+        Score("kNN", top1, error, knn_protocol(train, test) + left_out),
+        Score("linear", probe.accuracy, probe.standard_error, probe.protocol + left_out),
+        tuple(_few(train, test, per_class, left_out) for per_class in FEW) if few else (),
+        skipped,
     )
 
 
-def _few(train: Features, test: Features, per_class: int) -> Score:
+def _near(device: torch.device | str, found: list[Features]) -> tuple[Features, Features]:
+    """Features on a GPU that has room for the probe's work, or else where they are."""
+    train, test = found
+    where = torch.device(device)
+    if where.type == "cuda":
+        bytes_wanted = _COPIES * sum(features.values.nbytes for features in found)
+        if bytes_wanted < torch.cuda.mem_get_info(where)[0]:
+            return train._replace(values=train.values.to(where)), test._replace(values=test.values.to(where))
+    return train, test
+
+
+def _left_out(train: Features, test: Features) -> str:
+    """The words for rows without a label, where there are any."""
+    counts = {name: int((features.labels < 0).sum()) for name, features in (("train", train), ("test", test))}
+    words = " and ".join(f"{count} {name}" for name, count in counts.items() if count)
+    return f"; left out for want of a label: {words}" if words else ""
+
+
+def _few(train: Features, test: Features, per_class: int, left_out: str) -> Score:
     found = few_labels(train, test, per_class)
-    return Score(f"linear, {per_class} label{'s' if per_class > 1 else ''} per class", *found)
+    name = f"linear, {per_class} label{'s' if per_class > 1 else ''} per class"
+    return Score(name, found.mean, found.standard_error, found.protocol + left_out)

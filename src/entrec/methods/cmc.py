@@ -1,6 +1,6 @@
 """CMC (Tian et al., 2020): InfoNCE between all pairs of views, one encoder for all or one each."""
 
-import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import nn
@@ -39,14 +39,29 @@ def defaults(width: int, small: bool) -> Options:
 
 
 class CMC(nn.Module):
-    """One branch for all views or one each; with `er` the bound takes InfoNCE's place."""
+    """One branch for all views or one each; with `er` the bound takes InfoNCE's place.
 
-    def __init__(self, encoder: nn.Module, width: int, options: Options, er: bool, gather: bool) -> None:
+    Where branches are not shared, `others` are the encoders of the views after the first, all as wide as it.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        width: int,
+        options: Options,
+        er: bool,
+        gather: bool,
+        others: Sequence[nn.Module] = (),
+    ) -> None:
         super().__init__()
-        others = 0 if options.shared else options.views - 1
+        wanted = 0 if options.shared else options.views - 1
+        if len(others) != wanted:
+            raise ValueError(
+                f"others must be {wanted} encoders, one for each view but the first unless shared, got {len(others)}"
+            )
         self.encoder = encoder
-        self.other_encoders = nn.ModuleList(_fresh(encoder) for _ in range(others))
-        self.projectors = nn.ModuleList(mlp(width, options.hidden, options.dim) for _ in range(1 + others))
+        self.other_encoders = nn.ModuleList(others)
+        self.projectors = nn.ModuleList(mlp(width, options.hidden, options.dim) for _ in range(1 + wanted))
         self.er = ContinuousER(options.kappa, options.estimator, options.weight, gather)
         self.loss = None if er else InfoNCELoss(options.temperature, gather_distributed=gather, validate=False)
 
@@ -66,13 +81,3 @@ class CMC(nn.Module):
     def measure(self, step: Step) -> ERObjective:
         """Entropy and reconstruction in nats."""
         return self.er.pairs(step, MEASURED)
-
-
-def _fresh(encoder: nn.Module) -> nn.Module:
-    """The same architecture with parameters of its own, drawn anew where the layers know how."""
-    found = copy.deepcopy(encoder)
-    for module in found.modules():
-        reset = getattr(module, "reset_parameters", None)
-        if callable(reset):
-            reset()
-    return found

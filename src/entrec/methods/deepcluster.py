@@ -77,22 +77,29 @@ class DeepCluster(nn.Module):
         )
 
     @torch.no_grad()
-    def begin_epoch(self, project: Callable[[nn.Module], Tensor], generator: torch.Generator) -> None:
+    def begin_epoch(
+        self, project: Callable[[nn.Module], tuple[Tensor, Tensor]], generator: torch.Generator
+    ) -> list[nn.Parameter]:
         """Cluster the whole data set anew and set the predictor to the centres.
 
         Args:
-            project: gives a module's outputs of all images, in their order, from one plain view each.
+            project: gives a module's outputs of all images that can be read, from one plain view each, and their places.
             generator: seeds the clustering, the same on every rank.
+
+        Returns:
+            The parameters that were replaced, whose momentum is of no use any more.
         """
-        z = normalize(project(nn.Sequential(self.encoder, self.projector)), dim=-1)
+        outputs, places = project(nn.Sequential(self.encoder, self.projector))
+        z, places = normalize(outputs, dim=-1), places.to(self.labels.device)
         found = kmeans(z, self.options.clusters, self.options.iterations, generator)
         labels = found.labels
         if self.options.assignment == "transport":
             labels = optimal_transport_labels(z @ found.centres.mT)
-        self.labels.copy_(labels)
-        if self.options.uniform:
-            sizes = torch.bincount(labels, minlength=self.options.clusters)
-            self.weights.copy_(1 / sizes[labels].to(torch.float32))
+        self.labels[places] = labels
+        sizes = torch.bincount(labels, minlength=self.options.clusters)
+        self.weights.zero_()  # what cannot be read is not drawn
+        self.weights[places] = 1 / sizes[labels].to(torch.float32) if self.options.uniform else 1.0
         self.predictor.weight.copy_(found.centres)
         # Each process's BatchNorm has statistics of its own on CPUs, and so would its clusters.
         ranks.as_on_the_first(self.labels, self.weights, self.predictor.weight.data)
+        return [self.predictor.weight]

@@ -26,6 +26,7 @@ class Options:
         centring: subtract the running mean of the teacher's logits; the ER paper trains without it.
         estimator: of ER's entropy: `"discrete"` of the student's codes, or `"joe"` and `"plugin"` of its bottleneck.
         codes: outputs of the head.
+        norm: BatchNorm in the head, for convolutional encoders.
         small_crops: further views, of a part of the image and a smaller size, that only the student sees.
     """
 
@@ -43,12 +44,13 @@ class Options:
     codes: int = 65536
     hidden: int = 2048
     bottleneck: int = 256
+    norm: bool = False
 
 
 def defaults(width: int, small: bool) -> Options:
-    """For features of this width; small images: no small crops, 1024 codes, and EMA 0.99, as their runs are short."""
+    """For features of this width; small images: no small crops, 1024 codes, EMA 0.99, as their runs are short, and norms."""
     if small:
-        return Options(small_crops=0, ema=0.99, codes=1024, hidden=2 * width, bottleneck=128)
+        return Options(small_crops=0, ema=0.99, codes=1024, hidden=2 * width, bottleneck=128, norm=True)
     return Options(hidden=max(2048, width))
 
 
@@ -58,13 +60,14 @@ class DINO(nn.Module):
     def __init__(self, encoder: nn.Module, width: int, options: Options, er: bool, gather: bool) -> None:
         super().__init__()
         self.encoder = encoder
-        self.head = DINOHead(width, options.hidden, options.bottleneck, options.codes)
+        self.head = DINOHead(width, options.hidden, options.bottleneck, options.codes, norm=options.norm)
         self.teacher = None if options.ema is None else Teacher(nn.Sequential(self.encoder, self.head))
         self.centre = Centre(options.codes, options.centre_momentum)
         self.options, self.gather, self.with_er = options, gather, er
         self.continuous = None
         if er and options.estimator != "discrete":
             self.continuous = ContinuousER(options.kappa, options.estimator, options.weight, gather)
+            self.head.last.requires_grad_(False)  # it has no part in the loss, and DistributedDataParallel would wait for it
         self.loss = DINOLoss(options.temperature, validate=False)
 
     def forward(self, views: Views) -> Step:

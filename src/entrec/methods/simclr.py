@@ -37,6 +37,10 @@ class SimCLR(nn.Module):
 
     def __init__(self, encoder: nn.Module, width: int, options: Options, er: bool, gather: bool) -> None:
         super().__init__()
+        if options.views != 2 and not er:
+            raise ValueError(
+                f"NT-Xent compares 2 views, got views={options.views}: method cmc takes any number, and so does er"
+            )
         self.encoder = encoder
         self.projector = mlp(width, options.hidden, options.dim)
         self.er = ContinuousER(options.kappa, options.estimator, options.weight, gather)

@@ -1,6 +1,6 @@
 """What goes into a training step and what comes out: the two types that every method shares."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -51,6 +51,17 @@ class Step(NamedTuple):
     targets: tuple[Tensor, ...] = ()
     sources: tuple[Tensor, ...] = ()
     kept: tuple[Tensor, ...] = ()
+
+
+def joined(steps: Sequence[Step]) -> Step:
+    """Accumulated batches as the one step that the optimiser makes of them, for `update`: the rows of all."""
+    if len(steps) == 1:
+        return steps[0]
+    targets, kept = (
+        tuple(torch.cat(parts) for parts in zip(*(getattr(step, name) for step in steps), strict=True))
+        for name in ("targets", "kept")
+    )
+    return steps[-1]._replace(targets=targets, kept=kept)
 
 
 def each(module: Callable[[Tensor], Tensor], images: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

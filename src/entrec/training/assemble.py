@@ -1,26 +1,26 @@
 """From settings to the parts of a run: data, views, encoder, method, optimiser."""
 
-from dataclasses import asdict, replace
-from typing import Any, NamedTuple
+from dataclasses import asdict, fields, replace
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
 
-from entrec.branches.backbones import Backbone, build_backbone
+from entrec.branches.backbones import SMALL, Backbone, build_backbone, check_takes, fitting_size
 from entrec.data import Source
 from entrec.training.draws import seed_of
 from entrec.training.lars import LARS
-from entrec.training.parameters import parameter_groups
+from entrec.training.parameters import faster, parameter_groups
 from entrec.training.schedule import scaled_rate
 from entrec.training.settings import Settings
 from entrec.views.augment import Augment
-from entrec.views.recipe import recipe
+from entrec.views.recipe import Recipe, recipe
 
 # LARS as in the ER paper, with SimCLR's decay; the others with what small images are usually begun with.
-_RATES = {"lars": 0.3, "sgd": 0.1, "adamw": 6e-3}
+_RATES = {"lars": 0.3, "sgd": 0.1, "adamw": 1e-3}
+_TINY_RATE = 6e-3  # AdamW's for the tiny encoder, whose runs are short
 _DECAYS = {"lars": 1e-6, "sgd": 5e-4, "adamw": 1e-3}
-SMALL = 96  # pixels: images under this size get a ResNet's small stem, and defaults for small data sets
 
 
 class Parts(NamedTuple):
@@ -42,49 +42,116 @@ class Parts(NamedTuple):
 
 
 def assemble(settings: Settings, source: Source) -> Parts:
-    """All parts, their parameters drawn from the seed."""
+    """All parts, their parameters drawn from the seed.
+
+    Raises:
+        ValueError: the settings, the data and the encoder do not fit each other.
+    """
     entry = settings.entry
-    size = settings.image_size or source.image_size
+    size, network = settings.image_size or source.image_size, settings.backbone or source.backbone
     torch.manual_seed(seed_of(settings.seed, 0))
-    backbone = build_backbone(settings.backbone or source.backbone, source.channels, size)
-    given = dict(settings.options)
-    if source.views > 1 and hasattr(entry.options, "views"):
-        given = {"views": source.views, **given}
-    if source.views > 1 and given.get("views", source.views) != source.views:
-        raise ValueError(f"views must be {source.views}, as each sample of {source.name} is, got {given['views']}")
-    options = replace(entry.defaults(backbone.width, size < SMALL), **given)
-    per_image = {"images": len(source.train)} if entry.per_image else {}  # type: ignore[arg-type]
-    method = entry.build(backbone.module, backbone.width, options, settings.er, settings.gather, **per_image)
-    name: Any = settings.recipe or entry.recipe
-    drawn = recipe(name, size, _views(options, entry.views), getattr(options, "small_crops", 0))
-    network = settings.backbone or source.backbone
+    backbone = build_backbone(network, source.channels, size)
+    options = replace(entry.defaults(backbone.width, size < SMALL), **_given(settings, source))
+    further: dict[str, Any] = {"images": len(source.train)} if entry.per_image else {}  # type: ignore[arg-type]
+    further |= _encoders(network, size, source, options)
+    method = entry.build(backbone.module, backbone.width, options, settings.er, settings.gather, **further)
+    name, views = _recipe(settings, source, options, backbone, size)
     optimizer = settings.optimizer or ("adamw" if network == "tiny" else "lars")
     complete = replace(
         settings,
         backbone=network,
         image_size=size,
+        batch_size=settings.batch_size or _batch(len(source.train)),  # type: ignore[arg-type]
         recipe=name,
         optimizer=optimizer,
-        rate=_RATES[optimizer] if settings.rate is None else settings.rate,
+        rate=_rate(optimizer, network) if settings.rate is None else settings.rate,
         weight_decay=_DECAYS[optimizer] if settings.weight_decay is None else settings.weight_decay,
         options=asdict(options),
     )
-    return Parts(source, backbone, method, Augment(drawn, source.mean, source.std), complete)
+    return Parts(source, backbone, method, _augment(views, source), complete)
 
 
-def optimizer_of(settings: Settings, *modules: nn.Module) -> Optimizer:
+def _rate(optimizer: str, network: str) -> float:
+    return _TINY_RATE if (optimizer, network) == ("adamw", "tiny") else _RATES[optimizer]
+
+
+def _batch(images: int) -> int:
+    """The usual batch, or the largest power of two that there are images for."""
+    if images < 2:
+        raise ValueError(f"a data set must have at least 2 images to train on, got {images}")
+    return int(min(256, 2 ** (images.bit_length() - 1)))
+
+
+def _given(settings: Settings, source: Source) -> dict[str, Any]:
+    """The method's options that were given, and as many views as a sample is where it is several.
+
+    An EMA that is asked for stays as it is over the run, unless its schedule is asked for too.
+    """
+    given, takes = dict(settings.options), {field.name for field in fields(settings.entry.options)}
+    if "ema" in given and "schedule" in takes:
+        given = {"schedule": "constant", **given}
+    if source.views == 1:
+        return given
+    if given.get("views", source.views) != source.views:
+        raise ValueError(f"views must be {source.views}, as each sample of {source.name} is, got {given['views']}")
+    if given.get("small_crops", 0):
+        raise ValueError(f"small_crops must be 0, as each sample of {source.name} is its {source.views} views already")
+    known = {"views": source.views, "small_crops": 0}
+    return {**given, **{key: value for key, value in known.items() if key in takes}}
+
+
+def _encoders(network: str, size: int, source: Source, options: Any) -> dict[str, Any]:
+    """An encoder for each further view, of its own number of channels, where the method has one for each."""
+    if getattr(options, "shared", True):
+        odd = [other.channels for other in source.others if other.channels != source.channels]
+        if odd:
+            raise ValueError(
+                f"views of {source.channels} and of {odd[0]} channels need an encoder each: method cmc with shared=False "
+                "(--set shared=false)"
+            )
+        return {}
+    channels = [other.channels for other in source.others] or [source.channels] * (options.views - 1)
+    return {"others": [build_backbone(network, c, size).module for c in channels]}
+
+
+def _recipe(settings: Settings, source: Source, options: Any, backbone: Backbone, size: int) -> tuple[str, Recipe]:
+    """The name and the views: samples that are several views are taken as they are, unless a recipe is asked for."""
+    name: Any = settings.recipe or ("none" if source.views > 1 else settings.entry.recipe)
+    small = getattr(options, "small_crops", 0)
+    views = source.views if source.views > 1 else getattr(options, "views", settings.entry.views)
+    found = recipe(name, size, views, small, fitting_size(backbone, round(96 / 224 * size)) if small else None)
+    for view in found.views[views:][:1]:
+        check_takes(backbone, source.channels, view.crop.size)
+    return name, found
+
+
+def _augment(views: Recipe, source: Source) -> Augment:
+    if not source.others:
+        return Augment(views, source.mean, source.std)
+    means, stds = [source.mean, *(x.mean for x in source.others)], [source.std, *(x.std for x in source.others)]
+    return Augment(views, means, stds)
+
+
+def synchronised(module: nn.Module) -> None:
+    """BatchNorm with the statistics of all ranks, in place; timm's layers that hold an activation too keep it."""
+    from timm.layers.norm_act import convert_sync_batchnorm
+
+    for name, part in module.named_children():
+        setattr(module, name, convert_sync_batchnorm(part))  # type: ignore[no-untyped-call]
+
+
+def optimizer_of(settings: Settings, method: nn.Module) -> Optimizer:
     """The optimiser at its peak rate, biases and norms without decay and without LARS's adaptation."""
     assert settings.rate is not None  # filled in by `assemble`
     assert settings.weight_decay is not None
+    assert settings.batch_size is not None
     rate = scaled_rate(settings.rate, settings.batch_size)
-    groups: list[dict[str, Any]] = parameter_groups(modules, settings.weight_decay)
+    groups = [{**group, "lr": rate} for group in parameter_groups(method, settings.weight_decay)]
+    factor = settings.options.get("predictor_rate", 1.0)
+    if factor != 1:
+        groups = faster(groups, cast(Any, method).predictor, factor)
     if settings.optimizer == "lars":
         return LARS(groups, rate, momentum=0.9)
     if settings.optimizer == "sgd":
         return SGD(groups, rate, momentum=0.9)
     return AdamW(groups, rate)
-
-
-def _views(options: Any, otherwise: int) -> int:
-    found: int = getattr(options, "views", otherwise)
-    return found

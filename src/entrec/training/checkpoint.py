@@ -8,7 +8,7 @@ import torch
 
 from entrec.files import appearing
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Place(NamedTuple):

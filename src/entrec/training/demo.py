@@ -5,6 +5,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from entrec.files import refuse_existing
 from entrec.report.page import COLUMNS, cell, name_of, write_report
 from entrec.training.run import Run
 from entrec.training.train import train
@@ -13,8 +14,11 @@ from entrec.training.train import train
 EMA, BATCH_SIZE, EPOCHS = 0.8, 64, 6
 
 
-def run(out: Path, console: Console, epochs: int = EPOCHS) -> Path:
+def run(out: Path, console: Console, epochs: int = EPOCHS, overwrite: bool = False) -> Path:
     """Train BYOL and BYOL+ER side by side and write the report; returns its path."""
+    report = out / "report.html"
+    if not overwrite:
+        refuse_existing(report)
     console.print(
         f"BYOL and BYOL + ER on rendered shapes: batch {BATCH_SIZE}, EMA {EMA}, {epochs} epochs each. No labels are used to "
         "train; they only score.\n",
@@ -33,7 +37,7 @@ def run(out: Path, console: Console, epochs: int = EPOCHS) -> Path:
                 batch_size=BATCH_SIZE,
                 epochs=epochs,
                 out=folder,
-                overwrite=True,
+                overwrite=overwrite,
                 device="cpu",
                 console=console,
             )
@@ -42,8 +46,8 @@ def run(out: Path, console: Console, epochs: int = EPOCHS) -> Path:
     words = what_er_changes(*runs)
     console.print(_table(runs))
     console.print(f"\n{words}", highlight=False)
-    report = write_report(runs, out / "report.html", "What entropy + reconstruction changes", [words])
-    console.print(f"\nThe report, with curves: {report}", highlight=False)
+    write_report(runs, report, "What entropy + reconstruction changes", [words])
+    console.print(f"\nThe report, with curves: {report}", highlight=False, markup=False)
     return report
 
 

@@ -25,12 +25,16 @@ def fabric_for(wanted: Settings) -> Fabric:
         raise ValueError("device='cuda' needs a GPU that PyTorch can use, and there is none; device='cpu' works")
     if device == "cuda" and wanted.devices > torch.cuda.device_count():
         raise ValueError(f"devices={wanted.devices} needs as many GPUs, and there are {torch.cuda.device_count()}")
-    halves = wanted.precision or ("bf16" if device == "cuda" and torch.cuda.is_bf16_supported() else "32")
-    several = wanted.devices > 1 or int(os.environ.get("WORLD_SIZE", "1")) > 1
+    # Cards before Ampere would emulate it, slowly.
+    has_bf16 = device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    halves = wanted.precision or ("bf16" if has_bf16 else "32")
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    several = wanted.devices > 1 or world > 1
     # Buffers are not broadcast: SyncBatchNorm keeps statistics equal, and queues and banks are equal by how they are filled.
     strategy: Any = DDPStrategy(broadcast_buffers=False) if several else "auto"
     devices = int(os.environ["LOCAL_WORLD_SIZE"]) if "LOCAL_WORLD_SIZE" in os.environ else wanted.devices
     precision: Any = {"bf16": "bf16-mixed", "32": "32-true"}[halves]
-    fabric = Fabric(accelerator=device, devices=devices, strategy=strategy, precision=precision)
+    nodes = world // devices if "LOCAL_WORLD_SIZE" in os.environ else 1
+    fabric = Fabric(accelerator=device, devices=devices, num_nodes=nodes, strategy=strategy, precision=precision)
     fabric.launch()
     return fabric

@@ -3,14 +3,12 @@
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from torch import Tensor
-
 from entrec import checks
 from entrec.branches.backbones import Backbone, build_backbone
 from entrec.data import Source
 from entrec.training import checkpoint
 from entrec.training.run import Run, open_run
-from entrec.views.augment import Augment
+from entrec.views.augment import Augment, Plain
 from entrec.views.recipe import recipe
 
 Who = Literal["student", "teacher"]
@@ -33,10 +31,11 @@ class Encoder(NamedTuple):
     facts: dict[str, Any]
     who: Who
 
-    def prepare(self, images: Tensor) -> Tensor:
-        """From uint8 images (k, C, H, W) to what the encoder takes: the evaluation view."""
+    @property
+    def prepare(self) -> Plain:
+        """The function from uint8 images (k, C, H, W) to what the encoder takes: the evaluation view."""
         size = self.config["image_size"]
-        return Augment(recipe("none", size, 1), self.facts["mean"], self.facts["std"]).plain(images, size)
+        return Plain(Augment(recipe("none", size, 1), self.facts["mean"], self.facts["std"]), size)
 
 
 def facts_of(source: Source) -> dict[str, Any]:

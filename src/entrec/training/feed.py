@@ -52,8 +52,7 @@ class Feed:
         if isinstance(source.train, Held):
             self._held = (source.train.images.to(device), source.train.labels.to(device))
         else:
-            crop = augment.crop if source.views == 1 else None
-            self._loader = loader(source.train, self.batches, crop=crop, workers=workers, pin=device.type == "cuda")
+            self._loader = loader(source.train, self.batches, crop=augment.crop, workers=workers, pin=device.type == "cuda")
 
     def __len__(self) -> int:
         """Batches in an epoch."""
@@ -67,12 +66,7 @@ class Feed:
         given = self._from_device() if self._held is not None else self._from_files()
         for number, (images, labels, index, skipped) in enumerate(given, start):
             generator = generator_of(self.device, self.seed, 1, epoch, number, self.rank)
-            if self.source.views > 1:
-                views = self.augment.each(images, generator)
-            elif self._held is not None:
-                views = self.augment(images[0], generator)
-            else:
-                views = self.augment.finish(images, generator)
+            views = self.augment(images[0], generator) if self._held is not None else self.augment.finish(images, generator)
             yield Fed(views, labels, index, skipped)
 
     def _from_device(self) -> Iterator[Fed]:
@@ -85,6 +79,6 @@ class Feed:
     def _from_files(self) -> Iterator[Fed]:
         assert self._loader is not None
         for batch in self._loader:
-            images = batch.images if isinstance(batch.images, tuple) else (batch.images,)
-            on_device = tuple(x.to(self.device, non_blocking=True) for x in images)
+            # Page-locking makes lists of tuples before torch 2.10.
+            on_device = tuple(x.to(self.device, non_blocking=True) for x in batch.images)
             yield Fed(on_device, batch.labels.to(self.device), batch.index.to(self.device), batch.skipped)

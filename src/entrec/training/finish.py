@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from entrec.evaluation.scores import Evaluation, score
+from entrec.evaluation.scores import Evaluation, score_features
 from entrec.training.images import single
 from entrec.training.loop import Loop
 from entrec.training.run import write_summary
@@ -21,7 +21,7 @@ def finish(loop: Loop, console: Console | None) -> None:
     """Write encoder.safetensors and summary.json, and show the scores."""
     settings, run, seconds = loop.settings, loop.run, loop.elapsed()
     write_encoder(run, overwrite=True)
-    evaluation = _evaluation(loop)
+    evaluation = _evaluation(loop) if settings.scores else None
     last = [row for row in run.metrics if row["epoch"] == settings.epochs - 1]
     summary: dict[str, Any] = {
         "method": settings.method,
@@ -43,26 +43,22 @@ def finish(loop: Loop, console: Console | None) -> None:
     write_summary(run, summary)
     if console is not None:
         for x in () if evaluation is None else evaluation.scores:
-            console.print(f"{x.name} {x.accuracy:.1%}  ({x.protocol})", highlight=False)
+            console.print(f"{x.name} {x.accuracy:.1%}  ({x.protocol})", highlight=False, markup=False)
         if loop.skipped:
             console.print(f"{len(loop.skipped)} corrupt images were skipped; summary.json names them", highlight=False)
-        console.print(f"{seconds:.0f} s. The run is in {run.folder}, its encoder in encoder.safetensors", highlight=False)
+        console.print(
+            f"{seconds:.0f} s. The run is in {run.folder}, its encoder in encoder.safetensors", highlight=False, markup=False
+        )
 
 
 def _evaluation(loop: Loop) -> Evaluation | None:
-    source = loop.parts.source
+    source, encoder = loop.parts.source, loop.parts.backbone.module
     if not source.classes or source.test is None:
         return None
-    return score(
-        loop.parts.backbone.module,
-        single(source.train),
-        single(source.test),
-        loop.plain,
-        len(source.classes),
-        few=source.name == "digits",
-        device=loop.fabric.device,
-        workers=loop.settings.workers,
-    )
+    train, test = (loop.extract(encoder, single(part)) for part in (source.train, source.test))
+    if not bool((test.labels >= 0).any()):
+        return None
+    return score_features(train, test, len(source.classes), few=source.name == "digits")
 
 
 def _mean(key: str, rows: list[dict[str, float]]) -> float | None:

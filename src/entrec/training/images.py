@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Subset
 
@@ -11,6 +12,7 @@ from entrec.data import Held
 class _FirstView(Dataset[tuple[Tensor, int]]):
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
+        self.labels, self.paths = getattr(dataset, "labels", None), getattr(dataset, "paths", None)
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -26,10 +28,15 @@ def single(dataset: Any) -> Any:
 
 
 def some(dataset: Any, at_most: int) -> Any:
-    """At most that many of its samples, at equal distances."""
-    every = -(-len(dataset) // at_most)
-    if every == 1:
+    """At most that many of its samples, always the same; those with a label where it is known which have one."""
+    labels = getattr(dataset, "labels", None)
+    places = (labels >= 0).nonzero().flatten().cpu() if isinstance(labels, Tensor) else torch.arange(len(dataset))
+    places = places if len(places) else torch.arange(len(dataset))
+    # Drawn, as classes may stand in a row, or in turns.
+    order = torch.randperm(len(places), generator=torch.Generator().manual_seed(0))
+    chosen = places[order[:at_most].sort().values]
+    if len(chosen) == len(dataset):
         return dataset
     if isinstance(dataset, Held):
-        return Held(dataset.images[::every], dataset.labels[::every])
-    return Subset(dataset, range(0, len(dataset), every))
+        return Held(dataset.images[chosen], dataset.labels[chosen])
+    return Subset(dataset, chosen.tolist())

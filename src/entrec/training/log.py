@@ -1,5 +1,6 @@
 """Where a run's numbers go: metrics.csv, TensorBoard, Weights & Biases, and the terminal."""
 
+import hashlib
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,7 +54,7 @@ class Log:
     def say(self, text: str) -> None:
         """A line above the progress bar."""
         if self._console is not None:
-            self._progress.console.print(text, highlight=False)
+            self._progress.console.print(text, highlight=False, markup=False)
 
     def close(self) -> None:
         """Flush and stop."""
@@ -72,8 +73,8 @@ def in_words(row: Mapping[str, float]) -> str:
 
 
 def _wandb(folder: Path) -> Any:
-    try:
-        import wandb
-    except ImportError as error:
-        raise ValueError("wandb=True needs Weights & Biases: pip install wandb") from error
-    return wandb.init(project="entrec", name=folder.name, dir=str(folder), id=folder.name, resume="allow")
+    import wandb
+
+    # The same run's id when it goes on; of another folder of that name another's.
+    ident = hashlib.blake2b(str(folder.resolve()).encode(), digest_size=8).hexdigest()
+    return wandb.init(project="entrec", name=folder.name, dir=str(folder), id=ident, resume="allow")

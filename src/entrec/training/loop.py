@@ -2,19 +2,19 @@
 
 import time
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from entrec.evaluation.features import extract
+from entrec.evaluation.features import Features, extract, labelled
 from entrec.evaluation.knn import knn_accuracy
 from entrec.methods import Progress, Step, Views
 from entrec.pairwise import ranks
 from entrec.training import checkpoint
-from entrec.training.assemble import Parts, optimizer_of
+from entrec.training.assemble import Parts, optimizer_of, synchronised
 from entrec.training.checkpoint import History, Place
 from entrec.training.draws import generator_of, seed_of
 from entrec.training.encoders import facts_of
@@ -24,8 +24,9 @@ from entrec.training.log import Log
 from entrec.training.probe import OnlineProbe
 from entrec.training.run import Run
 from entrec.training.schedule import warmup_cosine
+from entrec.views.augment import Plain
 
-_KNN_BANK = 10_000  # images of the training set that an online kNN score compares with, at the most
+_KNN_IMAGES = 10_000  # of each split that an online kNN score looks at, at the most
 
 
 class DivergedError(RuntimeError):
@@ -45,8 +46,10 @@ class Loop:
         self.fabric, self.parts, self.run, self.settings = fabric, parts, run, parts.settings
         self.method: Any = parts.method
         source, settings, among = parts.source, parts.settings, fabric.world_size
+        assert settings.batch_size is not None  # filled in by `assemble`
+        self.batch_size = settings.batch_size
         self.feed = Feed(
-            source, parts.augment, settings.batch_size // among, settings.seed, fabric.device, fabric.global_rank, among,
+            source, parts.augment, self.batch_size // among, settings.seed, fabric.device, fabric.global_rank, among,
             settings.workers,
         )  # fmt: skip
         self.total = settings.epochs * len(self.feed)
@@ -66,14 +69,14 @@ class Loop:
         if fabric.device.type == "cuda":
             self.parts.method.to(memory_format=torch.channels_last)
             if fabric.world_size > 1:
-                nn.SyncBatchNorm.convert_sync_batchnorm(self.parts.method)
+                synchronised(self.parts.method)
         if self.settings.compile:
             self.parts.backbone.module.compile()
         self.model: Any
         self.model, self.stepper = fabric.setup(self.parts.method, self.optimizer)
         if self.probe is not None:
             if fabric.device.type == "cuda" and fabric.world_size > 1:
-                self.probe = cast(OnlineProbe, nn.SyncBatchNorm.convert_sync_batchnorm(self.probe))
+                synchronised(self.probe)
             self.probe_model, self.probe_stepper = fabric.setup(self.probe, self.probe.optimizer())
 
     def state(self) -> dict[str, Any]:
@@ -115,13 +118,13 @@ class Loop:
                 if row is not None:
                     numbers = self._numbers(row)
                     now = (time.perf_counter(), self.place.step)
-                    rate = (now[1] - started[1]) * self.settings.batch_size / (now[0] - started[0])
+                    rate = (now[1] - started[1]) * self.batch_size / (now[0] - started[0])
                     started = now
                     if log is not None:
                         where = {"step": self.place.step, "epoch": epoch}
                         log.row({**where, **numbers, "samples_per_second": rate}, self.settings.epochs)
                 every = self.settings.checkpoint_every
-                if every and self.place.step % every == 0:
+                if every and self.place.step % every == 0 and not last:  # the epoch's own comes after its score
                     self.save()
             self.place = Place(self.place.step, epoch + 1, 0)
             yield epoch
@@ -131,17 +134,19 @@ class Loop:
     def _begin_epoch(self, epoch: int) -> None:
         if hasattr(self.method, "begin_epoch"):
             generator = generator_of(self.fabric.device, self.settings.seed, 3, epoch)
-            self.method.begin_epoch(self._project, generator)
+            for parameter in self.method.begin_epoch(self._project, generator):
+                self.optimizer.state.pop(parameter, None)  # the momentum of what it was before
 
-    def _project(self, module: nn.Module) -> Tensor:
-        return extract(module, single(self.parts.source.train), self.plain, device=self.fabric.device).values.to(
-            self.fabric.device
-        )
+    def _project(self, module: nn.Module) -> tuple[Tensor, Tensor]:
+        found = self.extract(module, single(self.parts.source.train))
+        assert found.places is not None  # of what `extract` returns
+        return found.values, found.places
 
-    def plain(self, images: Tensor) -> Tensor:
-        """The deterministic view that evaluation and clustering see."""
+    def extract(self, module: nn.Module, dataset: Any) -> Features:
+        """Features of the deterministic view that evaluation and clustering see, on the run's device."""
         assert self.settings.image_size is not None  # filled in by `assemble`
-        return self.parts.augment.plain(images, self.settings.image_size)
+        plain, device = Plain(self.parts.augment, self.settings.image_size), self.fabric.device
+        return extract(module, dataset, plain, device=device, workers=self.settings.workers, keep_on_device=True)
 
     def _one_step(self, fed: Fed, measured: bool) -> dict[str, Tensor] | None:
         """One update; at a log point the row that describes it, still on the device."""
@@ -219,13 +224,16 @@ class Loop:
         self.fabric.barrier()
 
     def knn(self) -> float | None:
-        """Online kNN accuracy on the test split, where there are labels."""
+        """Online kNN accuracy on the test split, or on a part of a large one, where there are labels."""
         source, classes = self.parts.source, len(self.parts.source.classes)
         if not classes or source.test is None:
             return None
-        encoder, device = self.parts.backbone.module, self.fabric.device
-        train = extract(encoder, some(single(source.train), _KNN_BANK), self.plain, device=device)
-        return knn_accuracy(train, extract(encoder, single(source.test), self.plain, device=device), classes=classes)
+        bank, judged = (
+            self.extract(self.parts.backbone.module, some(single(part), _KNN_IMAGES)) for part in (source.train, source.test)
+        )
+        if not (bool((bank.labels >= 0).any()) and bool((judged.labels >= 0).any())):
+            return None
+        return knn_accuracy(labelled(bank), labelled(judged), classes=classes)
 
     def _count_skipped(self, names: tuple[str, ...], log: Log | None) -> None:
         new = [name for name in names if name not in self.skipped]

@@ -1,5 +1,6 @@
 """A method as a LightningModule, for people with a Trainer of their own."""
 
+import math
 from typing import Any
 
 import lightning.pytorch as pl
@@ -7,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from entrec.methods import Progress, Step, Views
+from entrec.methods import IR, DeepCluster, Progress, Step, Views
+from entrec.methods.step import joined
 from entrec.training.draws import generator_of
 from entrec.training.lars import LARS
 from entrec.training.parameters import parameter_groups
@@ -49,17 +51,15 @@ class Pretraining(pl.LightningModule):
         self.augment = augment
         self.peak, self.weight_decay = scaled_rate(rate, batch_size), weight_decay
         self.warmup, self.seed = warmup, seed
-        self._last: Step | None = None
+        self._steps: list[Step] = []  # since the optimiser's last one
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """The loss of a batch."""
-        images, places = (batch[0], batch[-1]) if isinstance(batch, tuple | list) else (batch, None)
-        if places is None or len(batch) == 1 or places.dtype.is_floating_point or places.ndim != 1:
-            places = torch.arange(len(images), device=images.device)
+        images, places = self._parted(batch)
         generator = generator_of(images.device, self.seed, self.global_step, batch_idx, self.global_rank)
         views = self.augment(images, generator)
         step: Step = self.method(Views(views, places, self.augment.recipe.full))
-        self._last = step._replace(loss=step.loss.detach())
+        self._steps.append(step._replace(loss=step.loss.detach()))
         with torch.no_grad():
             terms = self.method.measure(step)
         named = {"loss": step.loss, "entropy": terms.entropy, "reconstruction": terms.reconstruction}
@@ -72,7 +72,10 @@ class Pretraining(pl.LightningModule):
 
     def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
         """Set the rate, step, and let the method update what it remembers."""
-        total = max(1, int(self.trainer.estimated_stepping_batches))
+        expected = self.trainer.estimated_stepping_batches
+        if not math.isfinite(expected):
+            raise ValueError("the Trainer must have max_epochs or max_steps: the rate's schedule ends with the run")
+        total = max(1, int(expected))
         progress = Progress(min(self.global_step, total - 1), total)
         for group in optimizer.param_groups:
             group["lr"] = self.peak * warmup_cosine(progress.step, round(self.warmup * total), total)
@@ -84,5 +87,20 @@ class Pretraining(pl.LightningModule):
             return loss
 
         super().optimizer_step(epoch, batch_idx, optimizer, closure)
-        if hasattr(self.method, "update") and self._last is not None:
-            self.method.update(self._last, progress)
+        if hasattr(self.method, "update"):
+            self.method.update(joined(self._steps), progress)
+        self._steps.clear()
+
+    def _parted(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """Images and their places; methods that keep nothing for each image do with any places."""
+        images, *rest = batch if isinstance(batch, tuple | list) else (batch,)
+        per_image = isinstance(self.method, IR | DeepCluster)
+        if not per_image:
+            return images, torch.arange(len(images), device=images.device)
+        if not rest or rest[-1].dtype != torch.int64 or rest[-1].shape != (len(images),):
+            got = f"{rest[-1].dtype} of shape {tuple(rest[-1].shape)}" if rest else "images alone"
+            raise ValueError(
+                f"{type(self.method).__name__} keeps something for each image: the last entry of a batch must be the images' "
+                f"places in the data set, int64 of shape ({len(images)},), got {got}"
+            )
+        return images, rest[-1]

@@ -6,6 +6,24 @@ from typing import Any
 from torch import nn
 
 
+def faster(groups: list[dict[str, Any]], module: nn.Module, factor: float) -> list[dict[str, Any]]:
+    """The groups of an optimizer with a module's parameters in groups of their own, at `factor` times the rate.
+
+    Args:
+        groups: each with its rate, `lr`.
+        module: whose parameters go faster, or slower.
+        factor: of the rate.
+    """
+    own = {id(p) for p in module.parameters()}
+    found: list[dict[str, Any]] = []
+    for group in groups:
+        apart = [p for p in group["params"] if id(p) in own]
+        rest = [p for p in group["params"] if id(p) not in own]
+        found += [{**group, "params": rest}] if rest else []
+        found += [{**group, "params": apart, "lr": factor * group["lr"]}] if apart else []
+    return found
+
+
 def parameter_groups(modules: nn.Module | Iterable[nn.Module], weight_decay: float) -> list[dict[str, Any]]:
     """An optimizer's groups: weights, and apart from them biases and norms, which neither decay nor adapt.
 

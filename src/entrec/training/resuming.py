@@ -1,5 +1,6 @@
 """A run that goes on must be the run that was begun."""
 
+from dataclasses import fields
 from typing import Any
 
 from entrec.data import Source
@@ -7,9 +8,13 @@ from entrec.training import checkpoint
 from entrec.training.encoders import facts_of
 from entrec.training.loop import Loop
 from entrec.training.run import Run, open_run
+from entrec.training.settings import Settings, settings
 
 # What may change when a run goes on: how it is computed and shown, not what.
-_MAY_CHANGE = {"device", "devices", "workers", "log_every", "evaluate_every", "checkpoint_every", "wandb", "strict", "compile"}
+_MAY_CHANGE = {
+    "checkpoint_every", "compile", "device", "devices", "evaluate_every", "log_every", "root", "scores", "strict", "wandb",
+    "workers",
+}  # fmt: skip
 
 
 def as_before(run: Run, method: str, given: dict[str, Any]) -> dict[str, Any]:
@@ -21,8 +26,11 @@ def as_before(run: Run, method: str, given: dict[str, Any]) -> dict[str, Any]:
     before = open_run(run.folder).config
     if before.pop("method") != method:
         raise ValueError(f"the run in {run.folder} is of another method than {method}; see its config.yaml")
-    for key, value in given.items():
-        if key in _MAY_CHANGE:
+    asked = settings(method, given).flat()
+    usual = {field.name for field in fields(Settings)}
+    for key in given:
+        value = asked[key]
+        if key in _MAY_CHANGE or (value is None and key in usual):  # None: whatever is usual, and that is what it has
             continue
         if key not in before:
             raise ValueError(f"the run in {run.folder} has no {key}")

@@ -1,29 +1,40 @@
 """What one does with a run when it has ended: evaluate, embed, export."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch.utils.data import Dataset
+from rich.console import Console
 
 from entrec import checks
-from entrec.data import Source, open_source
+from entrec.data import Data, Source, open_source
 from entrec.evaluation.export import Exported, export_encoder
 from entrec.evaluation.features import extract
 from entrec.evaluation.scores import Evaluation, score
-from entrec.evaluation.writing import write_features
+from entrec.evaluation.writing import check_writable, in_words, write_features
 from entrec.training.encoders import Encoder, Who, load_encoder
 from entrec.training.images import single
 from entrec.training.run import Run, open_run
 
-Data = str | Path | Dataset[Any] | Source
 Split = Literal["train", "test"]
 
 
 def evaluate(
-    run: Run | Path | str, *, data: Data | None = None, who: Who = "student", device: str = "auto", workers: int = 0
+    run: Run | Path | str,
+    *,
+    data: Data | None = None,
+    who: Who = "student",
+    device: str = "auto",
+    workers: int = 0,
+    labels: bool | None = None,
+    root: str | None = None,
+    strict: bool = False,
 ) -> Evaluation:
     """KNN and linear probe of a run's encoder, frozen and in eval mode, on the train and test split of labelled data.
+
+    Images without a label do not count, nor do those that cannot be read: the protocols say how many had none, and `skipped`
+    which could not be read.
 
     Args:
         run: a run, its folder, or a checkpoint file.
@@ -31,18 +42,23 @@ def evaluate(
         who: the student's encoder or the teacher's.
         device: auto, cpu or cuda.
         workers: processes that decode images.
+        labels: whether folders are classes; None: as in the run for its own data, and what is found for others.
+        root: where a named data set lies; None: as in the run for its own data.
+        strict: stop at an image that cannot be read.
 
     Raises:
         ValueError: the data have no labels, or no test split.
     """
-    encoder, source, where = _ready(run, data, who, device)
+    encoder, source, where = _ready(run, data, who, device, labels, root, strict)
     if not source.classes or source.test is None:
         lacking = "labels" if not source.classes else "test split"
-        raise ValueError(f"{source.name} has no {lacking}: evaluation needs both (folders train/CLASS/... and test/CLASS/...)")
-    return score(
-        encoder.backbone.module, single(source.train), single(source.test), encoder.prepare, len(source.classes),
+        raise ValueError(f"{source.name} has no {lacking}: evaluation needs both {_both(data)}")
+    plain = encoder.prepare
+    found = score(
+        encoder.backbone.module, single(source.train), single(source.test), plain, len(source.classes),
         few=source.name == "digits", device=where, workers=workers,
     )  # fmt: skip
+    return found._replace(encoder=f"the {who}'s encoder, frozen; {plain.rule}")
 
 
 def embed(
@@ -54,30 +70,42 @@ def embed(
     who: Who = "student",
     device: str = "auto",
     workers: int = 0,
+    labels: bool | None = None,
+    root: str | None = None,
+    strict: bool = False,
     overwrite: bool = False,
+    console: Console | None = None,
 ) -> tuple[Path, ...]:
     """Write the encoder's features of every image, in the data's order, to a .npy or .safetensors file.
 
     Args:
         run: a run, its folder, or a checkpoint file.
-        out: the file; its suffix decides the format.
+        out: the file; its suffix decides the format (see `entrec.evaluation.write_features`).
         data: as for `entrec.train`; the run's own if not given.
         split: of the data.
         who: the student's encoder or the teacher's.
         device: auto, cpu or cuda.
         workers: processes that decode images.
+        labels: whether folders are classes; None: as in the run for its own data, and what is found for others.
+        root: where a named data set lies; None: as in the run for its own data.
+        strict: stop at an image that cannot be read.
         overwrite: replace the file.
+        console: where to say which images could not be read; None for silence.
 
     Returns:
-        The files: the features and, for .npy, the labels beside them.
+        The files: the features and, for .npy, beside them the labels, where there are any, and the path (or place), label and
+        class of each row as NAME.csv.
     """
     checks.choice("split", split, Split)
-    encoder, source, where = _ready(run, data, who, device)
+    check_writable(out, overwrite=overwrite)
+    encoder, source, where = _ready(run, data, who, device, labels, root, strict)
     images = source.train if split == "train" else source.test
     if images is None:
         raise ValueError(f"{source.name} has no {split} split")
     features = extract(encoder.backbone.module, single(images), encoder.prepare, device=where, workers=workers)
-    return write_features(features, Path(out), overwrite=overwrite)
+    if features.skipped and console is not None:
+        console.print(in_words(features.skipped), highlight=False, markup=False, emoji=False, soft_wrap=True)
+    return write_features(features, out, paths=_paths(images), classes=source.classes, overwrite=overwrite)
 
 
 def export(run: Run | Path | str, out: Path | str, *, who: Who = "student", overwrite: bool = False) -> Exported:
@@ -90,15 +118,16 @@ def export(run: Run | Path | str, out: Path | str, *, who: Who = "student", over
         overwrite: replace the file.
 
     Returns:
-        The file, whose weights they are, and the Python lines that load it; features were compared before it was written.
+        The file, whose weights they are, and the Python lines that load it and that prepare an image for it; features and
+        images were compared before it was written.
     """
     encoder = load_encoder(run, who)
     backbone, size = encoder.backbone, encoder.config["image_size"]
     images = torch.randn(4, encoder.facts["channels"], size, size, generator=torch.Generator().manual_seed(0))
     return export_encoder(
         backbone.module, encoder.config["backbone"], backbone.origin, Path(out),
-        channels=encoder.facts["channels"], image_size=size, small_stem=backbone.small_stem, lines=backbone.lines, who=who,
-        reference_images=images, overwrite=overwrite,
+        channels=encoder.facts["channels"], image_size=size, mean=encoder.facts["mean"], std=encoder.facts["std"],
+        small_stem=backbone.small_stem, lines=backbone.lines, who=who, reference_images=images, overwrite=overwrite,
     )  # fmt: skip
 
 
@@ -107,30 +136,60 @@ def write_encoder(run: Run, overwrite: bool) -> None:
     export(run, run.folder / "encoder.safetensors", overwrite=overwrite)
 
 
-def _ready(run: Run | Path | str, data: Data | None, who: Who, device: str) -> tuple[Encoder, Source, torch.device]:
+def _ready(
+    run: Run | Path | str,
+    data: Data | None,
+    who: Who,
+    device: str,
+    labels: bool | None,
+    root: str | None,
+    strict: bool,
+) -> tuple[Encoder, Source, torch.device]:
+    """The encoder, the data, and the device that the encoder is on; what the run says of data holds for its own alone."""
     where = _device(device)
     encoder = load_encoder(run, who)
     config = encoder.config
-    if data is None and config["data"].startswith("<"):
-        raise ValueError(f"the run was trained on a Python data set {config['data']}: give it as data=...")
+    if data is None:
+        if config["data"].startswith("<"):
+            raise ValueError(f"the run was trained on a Python data set {config['data']}: give it as data=...")
+        data = str(config["data"])
+        labels = config["labels"] if labels is None else labels
+        root = config.get("root") if root is None else root
     source = open_source(
-        config["data"] if data is None else data, image_size=config["image_size"], labels=config["labels"], seed=config["seed"]
+        data,
+        image_size=config["image_size"],
+        root=root,
+        labels=labels,
+        strict=strict,
+        seed=config["seed"],
+        channels=encoder.facts["channels"],
     )
-    if source.channels != encoder.facts["channels"]:
-        raise ValueError(f"the encoder takes {encoder.facts['channels']} channels, {source.name} has {source.channels}")
     encoder.backbone.module.to(where)
     return encoder, source, where
+
+
+def _paths(dataset: Any) -> Sequence[str] | None:
+    """Where each image of a data set lies, if it says so."""
+    paths = getattr(dataset, "paths", None)
+    return paths if isinstance(paths, Sequence) and len(paths) == len(dataset) else None
+
+
+def _both(data: Data | None) -> str:
+    """How data of this kind have labels and a test split."""
+    if data is None or isinstance(data, str | Path):
+        return "(folders train/CLASS/... and test/CLASS/...)"
+    return "(a pair data=(train, test) of labelled data sets, or an entrec.data.Source)"
 
 
 def _device(device: str) -> torch.device:
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if device.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError("device='cuda' needs a GPU that PyTorch can use, and there is none; device='cpu' works")
+        raise ValueError("device='cuda' needs a GPU that PyTorch can use, and there is none; device='cpu' (--device cpu) works")
     try:
         return torch.device(device)
     except RuntimeError as error:
-        raise ValueError(f"device must be auto, cpu or cuda, got {device!r}") from error
+        raise ValueError(f"device (--device) must be auto, cpu or cuda, got {device!r}") from error
 
 
 __all__ = ["Data", "Run", "Split", "embed", "evaluate", "export", "open_run", "write_encoder"]

@@ -1,6 +1,8 @@
 """What a run is asked to do: typed, checked, and written to its folder as it was understood."""
 
 import difflib
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -21,12 +23,13 @@ class Settings:
         er: the ER objective in place of the method's loss.
         data: a name (shapes, digits, cifar10, ...), a folder of images, or an archive of one.
         epochs: passes over the data.
-        batch_size: images in a step, over all devices.
+        batch_size: images in a step, over all devices; None: 256, or the power of two that a smaller data set has.
         seed: of every random draw.
         backbone: a timm or torchvision model, or `tiny`; None: what suits the data.
         image_size: side of a full-size view; None: what suits the data.
         recipe: the augmentations (simclr, byol, moco, swav, dino, none); None: the method's own.
         labels: take folders for classes, or not; None: look.
+        root: where a named data set lies or is downloaded to; None: ~/.cache/entrec/NAME.
         optimizer: `lars`, `sgd` or `adamw`; None: LARS, as published, but AdamW for the tiny encoder and its short runs.
         rate: learning rate for 256 images in a batch, to which it is in proportion; None: the optimiser's usual one.
         weight_decay: not of biases and norms; None: the optimiser's usual one.
@@ -35,10 +38,11 @@ class Settings:
         device: `cpu`, `cuda` or `auto`.
         devices: how many processes, one device each.
         gather: batch-coupled losses see all devices' rows as one batch; otherwise one estimate per device, averaged.
-        workers: processes that decode images, per device.
+        workers: processes that decode images, per device; by default 4, or as many as there are cores.
         compile: compile the encoder (worth it on a GPU for runs of more than a few minutes).
         log_every: steps between two rows of metrics.csv.
         evaluate_every: epochs between two kNN scores.
+        scores: kNN and linear probe at the end, where there are labels and held-out images.
         checkpoint_every: steps between two checkpoints; one is written at the end of each epoch anyway.
         strict: stop at a corrupt image instead of going on without it.
         wandb: send the metrics to Weights & Biases too, if that is installed.
@@ -49,12 +53,13 @@ class Settings:
     er: bool = False
     data: str = "shapes"
     epochs: int = 100
-    batch_size: int = 256
+    batch_size: int | None = None
     seed: int = 0
     backbone: str | None = None
     image_size: int | None = None
     recipe: str | None = None
     labels: bool | None = None
+    root: str | None = None
     optimizer: Literal["lars", "sgd", "adamw"] | None = None
     rate: float | None = None
     weight_decay: float | None = None
@@ -63,10 +68,11 @@ class Settings:
     device: str = "auto"
     devices: int = 1
     gather: bool = True
-    workers: int = 4
+    workers: int = min(4, os.cpu_count() or 1)
     compile: bool = False
     log_every: int = 10
     evaluate_every: int = 1
+    scores: bool = True
     checkpoint_every: int | None = None
     strict: bool = False
     wandb: bool = False
@@ -81,6 +87,9 @@ class Settings:
         """As config.yaml shows it, the method's options among the rest."""
         found = asdict(self)
         return {**{key: value for key, value in found.items() if key != "options"}, **found["options"]}
+
+
+_NUMBER = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+")
 
 
 def settings(method: str, given: Mapping[str, Any]) -> Settings:
@@ -139,6 +148,8 @@ def fitting(name: str, value: Any, wanted: Any) -> Any:
         return value
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if wanted is float and isinstance(value, str) and _NUMBER.fullmatch(value):
+        return float(value)  # YAML takes 1e-4, without a dot, for a word
     if wanted is str and isinstance(value, Path):
         return str(value)
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
@@ -152,7 +163,7 @@ _AT_LEAST: dict[str, float] = {
     "evaluate_every": 1, "checkpoint_every": 1, "weight": 0, "views": 2, "small_crops": 0, "queue": 0, "hidden": 1, "dim": 2,
     "codes": 2, "clusters": 2, "prototypes": 2, "iterations": 1, "negatives": 1, "bottleneck": 2,
 }  # fmt: skip
-_POSITIVE = {"rate", "temperature", "teacher_temperature", "kappa", "epsilon"}
+_POSITIVE = {"rate", "predictor_rate", "temperature", "teacher_temperature", "kappa", "epsilon"}
 _FRACTIONS = {"warmup", "ema", "momentum", "centre_momentum", "frozen"}
 
 

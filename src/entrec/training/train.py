@@ -1,6 +1,8 @@
 """`entrec.train`: from a method's name to a run on disk."""
 
 import shutil
+import warnings
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,8 @@ from lightning.fabric import Fabric
 from rich.console import Console
 from torch.utils.data import Dataset
 
-from entrec.data import Source, open_source
+from entrec.data import NAMES, Source, open_source
+from entrec.data.folder import is_run
 from entrec.training.assemble import Parts, assemble
 from entrec.training.devices import fabric_for
 from entrec.training.finish import finish
@@ -56,12 +59,18 @@ def train(
     from_file = read_config(Path(config)) if config is not None else {}
     if from_file.pop("method", method) != method:
         raise ValueError(f"{config} is for another method than {method}")
-    given = {**from_file, **given, **({} if data is None else {"data": _named(data)})}
+    given = {**from_file, **given, **({} if data is None else {"data": data})}
+    if "data" in given:
+        given["data"] = _named(given["data"])
+    if resume and overwrite:
+        raise ValueError("resume (--resume) goes on with a run and overwrite (--overwrite) replaces it: ask for one of them")
     folder = Path(out) if out is not None else Path("runs") / _folder_name(method, given)
     run = Run(folder)
     if resume:
         given = as_before(run, method, given)
     wanted = settings(method, given)
+    if wanted.wandb and find_spec("wandb") is None:
+        raise ValueError("wandb=True needs Weights & Biases: pip install wandb")
     if not resume:
         _require_free(folder, overwrite)
     held = data if data is not None and not isinstance(data, str | Path) else wanted.data
@@ -71,7 +80,7 @@ def train(
 def _train(wanted: Settings, data: Any, run: Run, resume: bool, overwrite: bool, console: Console | None) -> Run:
     fabric = fabric_for(wanted)
     shown = console if fabric.is_global_zero else None
-    source = open_source(data, image_size=wanted.image_size, labels=wanted.labels, strict=wanted.strict, seed=wanted.seed)
+    source = _opened(wanted, data, fabric)
     parts = assemble(wanted, source)
     _check_fit(parts, fabric.world_size)
     loop = Loop(fabric, parts, run)
@@ -81,27 +90,42 @@ def _train(wanted: Settings, data: Any, run: Run, resume: bool, overwrite: bool,
         _begin(run, parts, overwrite)
     fabric.barrier()
     for notice in _notices(parts, fabric):
-        if shown is not None:
-            shown.print(notice, highlight=False)
+        _tell(notice, shown, quiet=fabric.is_global_zero)
     log = Log(run.folder, loop.total, loop.place.step, shown, wanted.wandb) if fabric.is_global_zero else None
     try:
         for epoch in loop.fit(log):
-            last = epoch + 1 == wanted.epochs
-            if fabric.is_global_zero and log is not None and (last or (epoch + 1) % wanted.evaluate_every == 0):
+            if log is not None and ((epoch + 1) % wanted.evaluate_every == 0 or epoch + 1 == wanted.epochs):
                 _epoch_row(loop, log, epoch)
+            # The others must not enter the next step's collectives, which time out, before the first rank has its score.
             fabric.barrier()
     finally:
         if log is not None:
             log.close()
     if fabric.is_global_zero:
-        finish(loop, shown)
-    fabric.barrier()
+        finish(loop, shown)  # no barrier behind it: scores of a large data set take longer than a collective may
     return run
 
 
+def _opened(wanted: Settings, data: Any, fabric: Fabric) -> Source:
+    """The data, opened by the first rank before the others, since it may have to download them."""
+    if not fabric.is_global_zero:
+        fabric.barrier()
+    try:
+        return open_source(
+            data, image_size=wanted.image_size, root=wanted.root, labels=wanted.labels, strict=wanted.strict, seed=wanted.seed
+        )
+    finally:  # also where it fails: the others are to say so too, and not to wait
+        if fabric.is_global_zero:
+            fabric.barrier()
+
+
 def _epoch_row(loop: Loop, log: Log, epoch: int) -> None:
-    top1 = loop.knn()
     row: dict[str, float] = {"step": loop.place.step, "epoch": epoch}
+    try:
+        top1 = loop.knn()
+    except ValueError as error:  # for instance no held-out image can be read: no reason to lose the epoch
+        log.say(f"warning: no kNN score: {error}")
+        top1 = None
     if top1 is not None:
         row["knn_top1"] = top1
         log.row(row, loop.settings.epochs)
@@ -122,27 +146,47 @@ def _begin(run: Run, parts: Parts, overwrite: bool) -> None:
 def _require_free(folder: Path, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder} is a file; the run needs a folder")
-    if overwrite or not folder.exists() or not any(folder.iterdir()):
+    if not folder.exists() or not any(folder.iterdir()):
         return
-    raise FileExistsError(f"{folder} is not empty; resume=True goes on with it, overwrite=True replaces it, or choose another")
+    if not overwrite:
+        raise FileExistsError(
+            f"{folder} is not empty; resume=True (--resume) goes on with the run there, overwrite=True (--overwrite) replaces "
+            "it, or choose another folder"
+        )
+    if not is_run(folder):
+        raise FileExistsError(
+            f"{folder} holds files and is no run of entrec's, so it is not overwritten: choose another folder"
+        )
 
 
 def _check_fit(parts: Parts, ranks: int) -> None:
     n, settings = len(parts.source.train), parts.settings  # type: ignore[arg-type]
+    assert settings.batch_size is not None  # filled in by `assemble`
     if settings.batch_size % ranks:
         raise ValueError(f"batch_size must be a multiple of the {ranks} devices, got {settings.batch_size}")
     if settings.batch_size > n:
         raise ValueError(f"batch_size {settings.batch_size} is larger than the data set, which has {n} images")
+    if settings.options.get("clusters", 0) > n:
+        raise ValueError(f"clusters must be at most the {n} images of the data set, got {settings.options['clusters']}")
 
 
 def _notices(parts: Parts, fabric: Fabric) -> list[str]:
-    """What the user should know before it starts."""
-    n, options = len(parts.source.train), parts.settings.options  # type: ignore[arg-type]
-    found = [parts.augment.notice] if parts.augment.notice else []
-    found += [f"skipped a corrupt image: {name}" for name in getattr(parts.source.train, "skipped", ())]
-    if options.get("queue", 0) > n:
+    """What the user should know before it starts; those that begin with `warning` also without a console."""
+    source, settings = parts.source, parts.settings
+    n, queue = len(source.train), settings.options.get("queue", 0)  # type: ignore[arg-type]
+    found = [
+        f"{source.name}: {source.described}; {settings.method}{' + ER' if settings.er else ''}, {settings.backbone}, "
+        f"views of {settings.image_size} pixels, batch {settings.batch_size}"
+    ]
+    found += [f"warning: {notice}" for notice in source.notices]
+    found += [parts.augment.notice] if parts.augment.notice else []
+    found += [f"warning: skipped a corrupt image: {name}" for name in getattr(source.train, "skipped", ())]
+    takes = settings.options.get("views", settings.entry.views)
+    if source.views > takes:
+        found.append(f"warning: {settings.method} takes the first {takes} of a sample's {source.views} views; cmc takes all")
+    if queue > n:
         found.append(
-            f"warning: the queue holds {options['queue']} keys but the data set {n} images, so an image can meet itself there "
+            f"warning: the queue holds {queue} keys but the data set {n} images, so an image can meet itself there "
             f"as a negative; --set queue={n // 2} would not"
         )
     if fabric.world_size > 1 and fabric.device.type == "cpu":
@@ -150,9 +194,20 @@ def _notices(parts: Parts, fabric: Fabric) -> list[str]:
     return found
 
 
-def _named(data: str | Path | Dataset[Any] | Source) -> str:
-    """Data as config.yaml names them: what has no name of its own in angle brackets."""
-    return str(data) if isinstance(data, str | Path) else f"<{getattr(data, 'name', type(data).__name__)}>"
+def _tell(notice: str, shown: Console | None, quiet: bool) -> None:
+    """Show a notice, or warn of it where nothing is shown."""
+    if shown is not None:
+        shown.print(notice, highlight=False, markup=False)
+    elif quiet and notice.startswith("warning: "):
+        warnings.warn(notice.removeprefix("warning: "), stacklevel=4)
+
+
+def _named(data: Any) -> str:
+    """Data as config.yaml names them: paths in full, and what has no name of its own in angle brackets."""
+    if not isinstance(data, str | Path):
+        return f"<{getattr(data, 'name', type(data).__name__)}>"
+    path = Path(data).expanduser()
+    return str(path.resolve()) if str(data) not in NAMES and path.exists() else str(data)
 
 
 def _folder_name(method: str, given: dict[str, Any]) -> str:

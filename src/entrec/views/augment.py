@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -124,6 +125,41 @@ class Augment:
         return ops.normalise(x, mean, std)
 
 
+@dataclass(frozen=True)
+class Plain:
+    """`Augment.plain` at one size, as a callable that can be sent to worker processes.
+
+    Example:
+        >>> from entrec.views import recipe
+        >>> plain = Plain(Augment(recipe("none", size=32, views=1), mean=(0.5,), std=(0.2,)), 32)
+        >>> tuple(plain(torch.zeros(4, 1, 40, 50, dtype=torch.uint8)).shape)
+        (4, 1, 32, 32)
+        >>> plain.rule
+        'views of 32 x 32 pixels: the whole image, resized (bilinear, antialiased)'
+    """
+
+    augment: Augment
+    size: int
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """The view for evaluation of images (k, C, H, W): (k, C, size, size)."""
+        return self.augment.plain(images, self.size)
+
+    @property
+    def rule(self) -> str:
+        """What it takes of an image, in words."""
+        side = resized_side(self.size)
+        how = "(bilinear, antialiased)"
+        whole, centre = f"the whole image, resized {how}", f"the centre of the image, its shorter side resized to {side} {how}"
+        taken = whole if side is None else f"{centre}, or the image as it is where that is its size"
+        return f"views of {self.size} x {self.size} pixels: {taken}"
+
+
+def resized_side(size: int) -> int | None:
+    """The shorter side of the image that an evaluation view of this size is the centre of; None where it is all of it."""
+    return None if size < WHOLE_VIEW else round(size * 256 / 224)
+
+
 def _each_image(name: str, levels: Levels | Sequence[Levels]) -> tuple[Tensor, ...]:
     """The levels of each image of a sample, each (C,)."""
     if len(levels) == 0:
@@ -185,9 +221,9 @@ def _centre(x: Tensor, size: int) -> Tensor:
     height, width = x.shape[-2:]
     if height == width == size:
         return x
-    if size < WHOLE_VIEW:
+    side = resized_side(size)
+    if side is None:
         return functional.interpolate(x, (size, size), mode="bilinear", antialias=True)
-    side = round(size * 256 / 224)
     shorter = min(height, width)
     h, w = side * height // shorter, side * width // shorter
     x = functional.interpolate(x, (h, w), mode="bilinear", antialias=True)

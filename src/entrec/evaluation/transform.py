@@ -1,0 +1,48 @@
+"""How an image becomes what an exported encoder takes, in torchvision's words, which need nothing of this library."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from entrec.views.augment import Plain, resized_side
+
+# Of the pixel range 0..1. The lines and `Augment.plain` both resize in float32, so that they differ by the order of sums alone,
+# 1e-6 or so; rounding to eight bits on the way would be up to 2e-3 off, and a crop one pixel beside it far more.
+_ROUNDING = 1e-4
+
+
+def transform_lines(mean: Sequence[float], std: Sequence[float], size: int) -> tuple[str, ...]:
+    """Python that builds `transform`, from a PIL image or a uint8 tensor (C, H, W) to the encoder's input (C, size, size)."""
+    side, square = resized_side(size), f"({size}, {size})"
+    if side is None:
+        resizing: tuple[str, ...] = (f"view = v2.Resize({square}, antialias=True)",)
+    else:  # an image that has the size already stays as it is
+        resizing = (
+            f"centre = v2.Compose([v2.Resize({side}, antialias=True), v2.CenterCrop({size})])",
+            f"view = v2.Lambda(lambda image: image if image.shape[-2:] == {square} else centre(image))",
+        )
+    normalise = f"v2.Normalize(mean={list(mean)}, std={list(std)})"
+    to_floats = "v2.ToImage(), v2.ToDtype(torch.float32, scale=True)"
+    compose = f"transform = v2.Compose([{to_floats}, view, {normalise}, v2.ToPureTensor()])"
+    return ("import torch", "from torchvision.transforms import v2", *resizing, compose)
+
+
+def check_transform(lines: Sequence[str], plain: Plain, std: Sequence[float]) -> None:
+    """Whether the lines' `transform` does as `plain` does to random images: one of the view's size, and one of another.
+
+    Raises:
+        ValueError: they differ by more than rounding does.
+    """
+    names: dict[str, Any] = {}
+    exec("\n".join(lines), names)
+    generator = torch.Generator().manual_seed(0)
+    scale = torch.tensor(std)[:, None, None]
+    for height, width in ((plain.size, plain.size), (plain.size + 9, 2 * plain.size - 3)):
+        image = torch.randint(0, 256, (len(std), height, width), dtype=torch.uint8, generator=generator)
+        difference = float(((names["transform"](image) - plain(image[None])[0]) * scale).abs().max())
+        if not difference <= _ROUNDING:
+            raise ValueError(
+                f"the lines that prepare an image differ from the evaluation view by {difference:.2g} of the pixel range, for "
+                f"an image of {height} x {width} pixels. Nothing was written"
+            )
