@@ -118,7 +118,7 @@ def test_bad_sizes_are_refused(make: type[nn.Module]) -> None:
 
 
 @pytest.mark.parametrize("head", [DINOHead(6, 8, 5, 16), Prototypes(6, 16)], ids=["dino", "prototypes"])
-def test_cosines_are_float32_under_autocast(head: nn.Module) -> None:
+def test_cosines_are_float32_under_autocast(head: DINOHead | Prototypes) -> None:
     x = torch.randn(64, 6, generator=torch.Generator().manual_seed(0))
     with torch.autocast("cpu", torch.bfloat16):
         found = head(x)

@@ -21,7 +21,7 @@ def test_shapes_are_what_render_draws() -> None:
     source = open_source("shapes", seed=3)
     assert isinstance(source.train, Held)
     assert isinstance(source.test, Held)
-    assert (len(source.train), len(source.test)) == (8192, 2048)
+    assert (len(source.train), len(source.test)) == (4096, 2048)
     assert (source.channels, source.image_size, source.backbone, len(source.classes)) == (3, 32, "tiny", 10)
     assert torch.equal(source.test.images, render(2048, 7).images)
     assert open_source("shapes", seed=3) is source  # drawn once

@@ -38,7 +38,7 @@ def test_one_line_says_what_the_data_are(described: str, data: Source) -> None:
 
 
 def test_shapes_are_described() -> None:
-    assert open_source("shapes").described == "8192 train and 2048 test images of 10 classes, 3 x 32 x 32"
+    assert open_source("shapes").described == "4096 train and 2048 test images of 10 classes, 3 x 32 x 32"
 
 
 def test_files_without_a_label_are_described() -> None:

@@ -3,7 +3,10 @@ import timm
 import torch
 from torch import nn
 
-from entrec.training.parameters import parameter_groups
+from entrec.training.assemble import assemble, optimizer_of
+from entrec.training.parameters import faster, parameter_groups
+from entrec.training.settings import settings
+from tests.training.tiny import source
 
 
 def test_weights_decay_and_the_rest_does_not() -> None:
@@ -64,3 +67,24 @@ def test_nothing_to_train_and_negative_decay() -> None:
         parameter_groups(nn.Linear(2, 2).requires_grad_(False), 0.1)
     with pytest.raises(ValueError, match=r"weight_decay must be at least 0, got -0\.1"):
         parameter_groups(nn.Linear(2, 2), -0.1)
+
+
+def test_a_module_may_have_a_rate_of_its_own() -> None:
+    encoder, predictor = nn.Linear(3, 2), nn.Linear(2, 2)
+    groups = [{**group, "lr": 0.5} for group in parameter_groups([encoder, predictor], 1e-4)]
+    found = faster(groups, predictor, 10.0)
+    rates = {id(p): group["lr"] for group in found for p in group["params"]}
+    assert rates == {**{id(p): 0.5 for p in encoder.parameters()}, **{id(p): 5.0 for p in predictor.parameters()}}
+    kept = {id(p): (group["weight_decay"], group["adapt"]) for group in groups for p in group["params"]}
+    assert kept == {id(p): (group["weight_decay"], group["adapt"]) for group in found for p in group["params"]}
+
+
+@pytest.mark.parametrize(("factor", "groups"), [(1.0, 2), (10.0, 4)])
+def test_byols_predictor_has_the_rate_that_is_asked_for(factor: float, groups: int) -> None:
+    parts = assemble(settings("byol", {"predictor_rate": factor, "backbone": "tiny", "hidden": 4, "dim": 4}), source())
+    optimizer = optimizer_of(parts.settings, parts.method)
+    own = {id(p) for p in parts.method.predictor.parameters()}  # type: ignore[union-attr]
+    usual = {group["lr"] for group in optimizer.param_groups for p in group["params"] if id(p) not in own}
+    found = {group["lr"] for group in optimizer.param_groups for p in group["params"] if id(p) in own}
+    assert len(optimizer.param_groups) == groups
+    assert found == {factor * rate for rate in usual}

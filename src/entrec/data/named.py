@@ -22,7 +22,7 @@ _STL10 = (0.4408, 0.4279, 0.3867), (0.2682, 0.2610, 0.2686)
 
 @lru_cache(maxsize=2)
 def open_shapes(image_size: int | None = None, seed: int = 0) -> Source:
-    """Wallpapers of one motif each, drawn by us: `entrec.data.shapes`; 8,192 for training and 2,048 held out."""
+    """Wallpapers of one motif each, drawn by us: `entrec.data.shapes`; 4,096 for training and 2,048 held out."""
     side = image_size or 32
     train, test = shapes.render(shapes.TRAIN, 2 * seed, side), shapes.render(shapes.TEST, 2 * seed + 1, side)
     mean, std = measured(train.images)

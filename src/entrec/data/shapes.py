@@ -16,13 +16,13 @@ from entrec import checks
 from entrec.data.motifs import MOTIFS
 
 CLASSES = tuple(MOTIFS)
-TRAIN, TEST = 8192, 2048
+TRAIN, TEST = 4096, 2048
 Factors = dict[str, Tensor]
 
 _COPIES = 4  # per side of the lattice: no picture shows more, whatever the angle
 _RADIUS = 0.48  # of the largest motif, in cells of the lattice
 _INK, _PAPER = 0.18, 0.06  # chroma of motif and background
-_NOISE = 0.02  # standard deviation of pixels in 0..1
+_NOISE = 0.04  # standard deviation of pixels in 0..1
 
 
 class Rendered(NamedTuple):
@@ -75,7 +75,7 @@ def _draw(n: int, generator: torch.Generator) -> Factors:
         "shift_x": uniform(-1, 1, _COPIES**2),
         "shift_y": uniform(-1, 1, _COPIES**2),
         "hue": uniform(0, 2 * math.pi, _COPIES**2),
-        "contrast": uniform(0.3, 0.5, _COPIES**2),
+        "contrast": uniform(0.2, 0.5, _COPIES**2),
     }
 
 

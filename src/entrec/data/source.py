@@ -63,7 +63,7 @@ class Source:
 
     @property
     def described(self) -> str:
-        """The data in one line, such as `8192 train and 2048 test images of 10 classes, 3 x 32 x 32`."""
+        """The data in one line, such as `4096 train and 2048 test images of 10 classes, 3 x 32 x 32`."""
         counts = {name: len(part) for name, part in (("train", self.train), ("test", self.test)) if part is not None}  # type: ignore[arg-type]
         images = " and ".join(f"{n} {name}" for name, n in counts.items())
         images += " image" if list(counts.values())[-1] == 1 else " images"

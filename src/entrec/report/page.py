@@ -39,7 +39,8 @@ def write_report(runs: Sequence[Run], path: Path, title: str = "Runs side by sid
     paragraphs = "".join(f"<p>{escape(text)}</p>" for text in words)
     protocols = dict.fromkeys(text for summary in summaries for text in summary["protocols"])
     page = (
-        f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{escape(title)}</title><style>{_STYLE}</style>"
+        "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>"
+        f"<title>{escape(title)}</title><style>{_STYLE}</style>"
         f"<h1>{escape(title)}</h1>{paragraphs}{_table(named, summaries)}{curves(named)}"
         "<p class='small'>Entropy and reconstruction are means over the last epoch's logged batches in the table, over each "
         "epoch's in the curves. Together they bound the mutual information of two views' projections from below.</p>"

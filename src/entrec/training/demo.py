@@ -11,7 +11,7 @@ from entrec.training.run import Run
 from entrec.training.train import train
 
 # The paper's fragile corner (Table 1: small batch, EMA 0.8), in small: batch 64 on rendered shapes, a tiny encoder.
-EMA, BATCH_SIZE, EPOCHS = 0.8, 64, 6
+EMA, BATCH_SIZE, EPOCHS = 0.8, 64, 12
 
 
 def run(out: Path, console: Console, epochs: int = EPOCHS, overwrite: bool = False) -> Path:
@@ -69,7 +69,7 @@ def _table(runs: list[Run]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2))
     table.add_column("")
     for _, label, _ in COLUMNS:
-        table.add_column(label, justify="right")
+        table.add_column(label.replace(" (", "\n("), justify="right")  # in 80 columns
     for one in runs:
         summary = one.summary
         table.add_row(name_of(one), *(cell(summary, key, form) for key, _, form in COLUMNS))
