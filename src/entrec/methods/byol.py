@@ -24,7 +24,8 @@ class Options:
     Args:
         ema: how slowly the teacher follows; 0: it is last step's student; None: it is the student itself, without gradient.
         predictor_rate: the predictor's learning rate, in units of the others'. A predictor that is nearly optimal at every step
-            is what keeps BYOL from collapsing (Grill et al., 2020, Appendix I), so a factor of 10 helps where it does.
+            is what keeps BYOL from collapsing (Grill et al., 2020, Appendix I), so a factor of 10 helps where it does
+            (the tiny encoder's default).
         schedule: `"constant"`, as in the ER paper's ablation; `"cosine"` raises the EMA to 1 over the run, as BYOL did.
     """
 

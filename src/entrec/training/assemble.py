@@ -20,6 +20,7 @@ from entrec.views.recipe import Recipe, recipe
 # LARS as in the ER paper, with SimCLR's decay; the others with what small images are usually begun with.
 _RATES = {"lars": 0.3, "sgd": 0.1, "adamw": 1e-3}
 _TINY_RATE = 6e-3  # AdamW's for the tiny encoder, whose runs are short
+_TINY_PREDICTOR_RATE = 10.0  # times that: at 1, BYOL on shapes stays below its untrained encoder for 1,500 steps
 _DECAYS = {"lars": 1e-6, "sgd": 5e-4, "adamw": 1e-3}
 
 
@@ -51,7 +52,7 @@ def assemble(settings: Settings, source: Source) -> Parts:
     size, network = settings.image_size or source.image_size, settings.backbone or source.backbone
     torch.manual_seed(seed_of(settings.seed, 0))
     backbone = build_backbone(network, source.channels, size)
-    options = replace(entry.defaults(backbone.width, size < SMALL), **_given(settings, source))
+    options = replace(_defaults(settings, network, backbone.width, size), **_given(settings, source))
     further: dict[str, Any] = {"images": len(source.train)} if entry.per_image else {}  # type: ignore[arg-type]
     further |= _encoders(network, size, source, options)
     method = entry.build(backbone.module, backbone.width, options, settings.er, settings.gather, **further)
@@ -69,6 +70,13 @@ def assemble(settings: Settings, source: Source) -> Parts:
         options=asdict(options),
     )
     return Parts(source, backbone, method, _augment(views, source), complete)
+
+
+def _defaults(settings: Settings, network: str, width: int, size: int) -> Any:
+    """The method's; with the tiny encoder's short runs and AdamW, a predictor that keeps up with the rest."""
+    options = settings.entry.defaults(width, size < SMALL)
+    quick = network == "tiny" and settings.optimizer in (None, "adamw") and hasattr(options, "predictor_rate")
+    return replace(options, predictor_rate=_TINY_PREDICTOR_RATE) if quick else options
 
 
 def _rate(optimizer: str, network: str) -> float:
