@@ -84,7 +84,7 @@ def test_edges_are_smooth_so_a_small_picture_is_a_large_one_reduced() -> None:
     small, large = render(20, 5, 32), render(20, 5, 96)
     reduced = functional.avg_pool2d(large.images.float(), 3)
     assert torch.equal(small.labels, large.labels)
-    assert (reduced - small.images).abs().mean() < 10  # of 255; the noise alone makes about 8.6
+    assert (reduced - small.images).abs().mean() < 14  # of 255; the noise alone makes about 12.9
 
 
 def test_each_copy_is_lighter_than_the_background_and_has_its_own_hue() -> None:

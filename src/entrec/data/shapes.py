@@ -3,7 +3,9 @@
 A picture is a lattice of copies of one motif. Its class is *content*: a crop with one whole copy shows it, and neither a flip,
 colour jitter, grey nor blur changes it. The lattice's spacing, angle and place, each copy's turn, size, shift and colour, the
 background and the noise are *style*, drawn anew for each picture (the setting of von Kügelgen et al., 2021). No pixel's value
-says anything about the class by itself, so that a linear classifier of pixels does little better than chance.
+says anything about the class by itself, so that a linear classifier of pixels does little better than chance. The background is
+grey: a colour of its own would be the easiest thing that two crops of a picture share, and methods that look for few things
+(SwAV, DINO) would find that instead of the motif.
 """
 
 import math
@@ -21,8 +23,8 @@ Factors = dict[str, Tensor]
 
 _COPIES = 4  # per side of the lattice: no picture shows more, whatever the angle
 _RADIUS = 0.48  # of the largest motif, in cells of the lattice
-_INK, _PAPER = 0.18, 0.06  # chroma of motif and background
-_NOISE = 0.04  # standard deviation of pixels in 0..1
+_INK = 0.18  # chroma of a motif
+_NOISE = 0.06  # standard deviation of pixels in 0..1
 
 
 class Rendered(NamedTuple):
@@ -37,10 +39,9 @@ def render(n: int, seed: int, size: int = 32) -> Rendered:
     """Draw `n` pictures of `size` x `size` pixels, as many of each class as of any other, or one more.
 
     The same arguments give the same pictures; other seeds give independent ones. Factors of a picture, (n,) or (n, 2):
-    `spacing` of the lattice in picture sides, its `angle` and its `place` in cells, `scale` of the motif, the background's
-    `background_hue` (radians) and `background_lightness` (0..1) with their slopes per picture side, `hue_slope` and
-    `lightness_slope`. Factors of each of its copies, (n, 16): `turn`, `shrink`, `shift_x`, `shift_y`, `hue` and `contrast`,
-    which is how much lighter than the background it is.
+    `spacing` of the lattice in picture sides, its `angle` and its `place` in cells, `scale` of the motif, and the
+    background's `lightness` (0..1). Factors of each of its copies, (n, 16): `turn`, `shrink`, `shift_x`, `shift_y`, `hue` and
+    `contrast`, which is how much lighter than the background it is.
 
     Example:
         >>> pictures = render(4, seed=0)
@@ -66,10 +67,7 @@ def _draw(n: int, generator: torch.Generator) -> Factors:
         "angle": uniform(0, math.pi / 2),
         "place": uniform(0, 1, 2),
         "scale": uniform(0.8, 1),
-        "background_hue": uniform(0, 2 * math.pi),
-        "background_lightness": uniform(0.2, 0.3),
-        "hue_slope": uniform(-4, 4, 2),
-        "lightness_slope": uniform(-0.2, 0.2, 2),
+        "lightness": uniform(0.2, 0.3),
         "turn": uniform(-0.2, 0.2, _COPIES**2),
         "shrink": uniform(0.9, 1, _COPIES**2),
         "shift_x": uniform(-1, 1, _COPIES**2),
@@ -91,11 +89,9 @@ def _paint(labels: Tensor, factors: Factors, size: int, generator: torch.Generat
     own = {name: factors[name].gather(1, copy) for name in ("turn", "shrink", "shift_x", "shift_y", "hue", "contrast")}
 
     cover = _cover(labels, factors, own, u - cell - 0.5, size)
-    lightness = factors["background_lightness"][:, None]
-    paper_hue = factors["background_hue"][:, None] + factors["hue_slope"] @ grid
-    paper = _colour(paper_hue, lightness + factors["lightness_slope"] @ grid, _PAPER)
+    lightness = factors["lightness"][:, None]
     ink = _colour(own["hue"], lightness + own["contrast"], _INK)
-    pixels = torch.lerp(paper, ink, cover[:, None])
+    pixels = torch.lerp(lightness[:, None].expand_as(ink), ink, cover[:, None])
     pixels = pixels + _NOISE * torch.randn(pixels.shape, generator=generator)
     return pixels.clamp(0, 1).mul(255).round().to(torch.uint8).reshape(n, 3, size, size)
 

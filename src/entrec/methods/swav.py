@@ -39,8 +39,14 @@ class Options:
 
 
 def defaults(width: int, small: bool) -> Options:
-    """For features of this width; small images: no small crops, and as many prototypes as a small batch can balance."""
-    return Options(hidden=width, small_crops=0, prototypes=128) if small else Options(hidden=width)
+    """For features of this width; small images come in small batches and short runs.
+
+    So they get no small crops, as many prototypes as a small batch can balance, and few dimensions and a sharper assignment,
+    since cosines of a new network with directions in many are all near zero and codes all near uniform.
+    """
+    if small:
+        return Options(hidden=width, small_crops=0, prototypes=width // 4, dim=max(8, width // 8), epsilon=0.03)
+    return Options(hidden=width)
 
 
 class SwAV(nn.Module):
