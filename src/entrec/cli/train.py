@@ -89,7 +89,7 @@ def train(
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the two runs and the report.")] = Path("runs/demo"),
-    epochs: Annotated[int, typer.Option(min=1, help="Passes of each run over the data.")] = 12,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes of each run over the data.")] = 7,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the demo in --out.")] = False,
 ) -> None:
     """See what ER changes: BYOL and BYOL+ER side by side at a small batch and EMA 0.8, in three minutes on two cores."""

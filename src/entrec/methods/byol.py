@@ -11,7 +11,7 @@ from entrec.branches.heads import mlp
 from entrec.estimators import ERObjective
 from entrec.estimators.entropy import Estimator
 from entrec.losses import BYOLLoss
-from entrec.methods.continuous import MEASURED, ContinuousER
+from entrec.methods.continuous import ContinuousER
 from entrec.methods.step import Progress, Step, Views, each
 
 RECIPE = "byol"
@@ -72,7 +72,7 @@ class BYOL(nn.Module):
 
     def measure(self, step: Step) -> ERObjective:
         """Entropy of the student, in the teacher's space, and reconstruction of the teacher, in nats."""
-        return self.er.pairs(step, MEASURED)
+        return self.er.pairs(step, measured=True)
 
     def update(self, step: Step, progress: Progress) -> None:
         """The teacher follows the student."""

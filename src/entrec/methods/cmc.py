@@ -9,7 +9,7 @@ from entrec.branches.heads import mlp
 from entrec.estimators import ERObjective
 from entrec.estimators.entropy import Estimator
 from entrec.losses import InfoNCELoss
-from entrec.methods.continuous import MEASURED, ContinuousER
+from entrec.methods.continuous import ContinuousER
 from entrec.methods.step import Step, Views, together
 
 RECIPE = "simclr"  # as in the ER paper; data whose samples are several views bring their own
@@ -80,4 +80,4 @@ class CMC(nn.Module):
 
     def measure(self, step: Step) -> ERObjective:
         """Entropy and reconstruction in nats."""
-        return self.er.pairs(step, MEASURED)
+        return self.er.pairs(step, measured=True)

@@ -11,7 +11,7 @@ from entrec.branches.ema import Teacher, cosine_ema
 from entrec.branches.heads import DINOHead
 from entrec.estimators import ERObjective, discrete_er_objective
 from entrec.losses import DINOLoss
-from entrec.methods.continuous import MEASURED, ContinuousER
+from entrec.methods.continuous import ContinuousER
 from entrec.methods.step import Progress, Step, Views, together
 
 RECIPE = "dino"
@@ -88,13 +88,13 @@ class DINO(nn.Module):
 
     def _loss(self, step: Step) -> Tensor:
         if self.with_er:
-            return self._objective(step, None).loss
+            return self._objective(step).loss
         found: Tensor = self.loss(step.student, step.targets)
         return found
 
-    def _objective(self, step: Step, estimator: Literal["joe"] | None) -> ERObjective:
+    def _objective(self, step: Step, measured: bool = False) -> ERObjective:
         if self.continuous is not None:
-            return self.continuous.pairs(step, estimator)
+            return self.continuous.pairs(step, measured)
         o = self.options
         return discrete_er_objective(
             step.student, o.temperature, o.weight, targets=step.targets, gather_distributed=self.gather, validate=False
@@ -102,7 +102,7 @@ class DINO(nn.Module):
 
     def measure(self, step: Step) -> ERObjective:
         """Entropy of the student's codes (or bottleneck) and reconstruction of the teacher's, in nats."""
-        return self._objective(step, MEASURED)
+        return self._objective(step, measured=True)
 
     def update(self, step: Step, progress: Progress) -> None:
         """The centre moves towards this batch's mean, the teacher towards the student."""

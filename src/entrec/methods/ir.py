@@ -10,7 +10,7 @@ from entrec.branches.queue import Bank
 from entrec.estimators import ERObjective
 from entrec.estimators.entropy import Estimator
 from entrec.losses import MemoryBankLoss
-from entrec.methods.continuous import MEASURED, ContinuousER
+from entrec.methods.continuous import ContinuousER
 from entrec.methods.step import Progress, Step, Views, each
 
 RECIPE = "moco"  # Wu et al. crop, jitter, grey and flip: MoCo's recipe, which came from theirs
@@ -67,7 +67,7 @@ class IR(nn.Module):
 
     def measure(self, step: Step) -> ERObjective:
         """Entropy of the batch and reconstruction of its entries, in nats."""
-        return self.er.one_way(step.student[0], step.targets[0], MEASURED)
+        return self.er.one_way(step.student[0], step.targets[0], measured=True)
 
     def update(self, step: Step, progress: Progress) -> None:
         """Move the batch's entries towards their new projections."""

@@ -12,7 +12,7 @@ from entrec.branches.queue import Queue
 from entrec.estimators import ERObjective
 from entrec.estimators.entropy import Estimator
 from entrec.losses import MemoryBankLoss
-from entrec.methods.continuous import MEASURED, ContinuousER
+from entrec.methods.continuous import ContinuousER
 from entrec.methods.step import Progress, Step, Views
 
 RECIPE = "moco"
@@ -67,7 +67,7 @@ class MoCo(nn.Module):
 
     def measure(self, step: Step) -> ERObjective:
         """Entropy of the queries and reconstruction of the keys, in nats."""
-        return self.er.one_way(step.student[0], step.targets[0], MEASURED)
+        return self.er.one_way(step.student[0], step.targets[0], measured=True)
 
     def update(self, step: Step, progress: Progress) -> None:
         """The key branch follows; the keys join the queue, after the loss that must not meet them."""

@@ -8,7 +8,7 @@ from entrec.branches.heads import mlp
 from entrec.estimators import ERObjective
 from entrec.estimators.entropy import Estimator
 from entrec.losses import NTXentLoss
-from entrec.methods.continuous import MEASURED, ContinuousER
+from entrec.methods.continuous import ContinuousER
 from entrec.methods.step import Step, Views, together
 
 RECIPE = "simclr"
@@ -56,4 +56,4 @@ class SimCLR(nn.Module):
 
     def measure(self, step: Step) -> ERObjective:
         """Entropy and reconstruction in nats."""
-        return self.er.pairs(step, MEASURED)
+        return self.er.pairs(step, measured=True)

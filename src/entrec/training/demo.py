@@ -11,7 +11,7 @@ from entrec.training.run import Run
 from entrec.training.train import train
 
 # The paper's fragile corner (Table 1: small batch, EMA 0.8), in small: batch 64 on rendered shapes, a tiny encoder.
-EMA, BATCH_SIZE, EPOCHS = 0.8, 64, 12
+EMA, BATCH_SIZE, EPOCHS = 0.8, 64, 7
 
 
 def run(out: Path, console: Console, epochs: int = EPOCHS, overwrite: bool = False) -> Path:
