@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import entrec
+from entrec import VonMisesFisher
 from entrec.data import Source, open_source
 from entrec.evaluation.features import Features, extract
 from entrec.evaluation.linear import Probe, linear_probe
@@ -15,8 +17,7 @@ from entrec.training.assemble import assemble
 from entrec.training.settings import settings
 from entrec.views.augment import Plain
 
-EPOCHS, BATCH = 24, 64
-GIVEN: dict[str, dict[str, Any]] = {}
+EPOCHS, BATCH = 12, 64
 CASES: list[tuple[str, dict[str, Any]]] = [
     *((method, {"er": er}) for method in METHODS for er in (False, True)),
     ("dino", {"er": True, "estimator": "joe"}),
@@ -48,12 +49,22 @@ def test_an_untrained_encoder_says_little_of_the_class(seed: int, shapes: Source
 @pytest.mark.parametrize(("method", "given"), CASES, ids=str)
 def test_a_method_learns_from_shapes(method: str, given: dict[str, Any], shapes: Source, tmp_path: Path) -> None:
     before = untrained(shapes)
-    how = {"epochs": EPOCHS, "batch_size": BATCH, "evaluate_every": EPOCHS, **GIVEN.get(method, {}), **given}
-    summary = entrec.train(method, data=shapes, out=tmp_path / "run", **how).summary
-    after = summary["linear_top1"]
+    how = {"epochs": EPOCHS, "batch_size": BATCH, "evaluate_every": EPOCHS, **given}
+    run = entrec.train(method, data=shapes, out=tmp_path / "run", **how)
+    after = run.summary["linear_top1"]
     gain, error = after - before.accuracy, hypot(before.standard_error, (after * (1 - after) / len(shapes.test)) ** 0.5)  # type: ignore[arg-type]
     print(f"{method} {given}: {before.accuracy:.1%} -> {after:.1%}, a gain of {gain / error:.1f} standard errors")
     assert gain > 3 * error
+    assert run.summary["entropy"] - least(run.config) > 0.5  # nats; a collapsed one has none of them
+
+
+def least(config: dict[str, Any]) -> float:
+    """The entropy of a batch that is all one point: a single code's, or a single kernel's."""
+    own_codes = config["method"] == "dino" and not (config["er"] and config["estimator"] != "discrete")
+    if config["method"] in ("swav", "deepcluster") or own_codes:
+        return 0.0
+    point = torch.eye(1, config.get("dim", config.get("bottleneck")))
+    return -VonMisesFisher(config["kappa"]).log_prob(point, point).item()
 
 
 @pytest.mark.slow

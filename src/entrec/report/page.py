@@ -43,7 +43,8 @@ def write_report(runs: Sequence[Run], path: Path, title: str = "Runs side by sid
         f"<title>{escape(title)}</title><style>{_STYLE}</style>"
         f"<h1>{escape(title)}</h1>{paragraphs}{_table(named, summaries)}{curves(named)}"
         "<p class='small'>Entropy and reconstruction are means over the last epoch's logged batches in the table, over each "
-        "epoch's in the curves. Together they bound the mutual information of two views' projections from below.</p>"
+        "epoch's in the curves. Their sum is the bound on the mutual information of two views' projections; with an "
+        "estimated entropy, compare it at equal batch and kernel.</p>"
         f"<h2>How it was measured</h2><ul>{''.join(f'<li>{escape(text)}</li>' for text in protocols)}</ul>"
         f"<h2>Settings</h2>{''.join(_settings(name, run) for name, run in named)}</html>\n"
     )
