@@ -63,7 +63,7 @@ def least(config: dict[str, Any]) -> float:
     own_codes = config["method"] == "dino" and not (config["er"] and config["estimator"] != "discrete")
     if config["method"] in ("swav", "deepcluster") or own_codes:
         return 0.0
-    point = torch.eye(1, config.get("dim", config.get("bottleneck")))
+    point = torch.eye(1, config["bottleneck" if config["method"] == "dino" else "dim"])
     return -VonMisesFisher(config["kappa"]).log_prob(point, point).item()
 
 
