@@ -146,7 +146,9 @@ class Loop:
         """Features of the deterministic view that evaluation and clustering see, on the run's device."""
         assert self.settings.image_size is not None  # filled in by `assemble`
         plain, device = Plain(self.parts.augment, self.settings.image_size), self.fabric.device
-        return extract(module, dataset, plain, device=device, workers=self.settings.workers, keep_on_device=True)
+        found = extract(module, dataset, plain, device=device, workers=self.settings.workers, keep_on_device=True)
+        self.skipped.update(found.skipped)
+        return found
 
     def _one_step(self, fed: Fed, measured: bool) -> dict[str, Tensor] | None:
         """One update; at a log point the row that describes it, still on the device."""
