@@ -20,7 +20,7 @@ from entrec.views.recipe import Recipe, recipe
 # LARS as in the ER paper, with SimCLR's decay; the others with what small images are usually begun with.
 _RATES = {"lars": 0.3, "sgd": 0.1, "adamw": 1e-3}
 _TINY_RATE = 6e-3  # AdamW's for the tiny encoder, whose runs are short
-_TINY_PREDICTOR_RATE = 10.0  # times that: at 1, BYOL on shapes stays below its untrained encoder for 1,500 steps
+_TINY_PREDICTOR_RATE = 10.0  # times that, for BYOL; chosen on an earlier form of shapes, and not compared with 1 on this one
 _DECAYS = {"lars": 1e-6, "sgd": 5e-4, "adamw": 1e-3}
 
 
