@@ -5,6 +5,7 @@ import triton.language as tl
 from torch import Tensor
 
 from entrec.cards import launching_on
+from entrec.launch import launch
 
 NOT_FINITE = tl.constexpr(1)
 ZERO_VECTOR = tl.constexpr(2)
@@ -38,4 +39,15 @@ def look(x: Tensor, flag: Tensor, directions: bool) -> None:
     width = min(1024, triton.next_power_of_2(d))
     at_once = max(1, _ENTRIES // width)
     with launching_on(x):
-        _look[(triton.cdiv(rows, at_once),)](x, flag, rows, d, DIRECTIONS=directions, ROWS=at_once, WIDTH=width, num_warps=4)
+        launch(
+            _look,
+            (triton.cdiv(rows, at_once),),
+            x,
+            flag,
+            rows,
+            d,
+            DIRECTIONS=directions,
+            ROWS=at_once,
+            WIDTH=width,
+            num_warps=4,
+        )

@@ -188,6 +188,16 @@ def clusters(k: int, d: int, spread: float, device: str = "cpu") -> Tensor:
     return torch.nn.functional.normalize(centres + spread * torch.randn(k, d, device=device), dim=-1)
 
 
+@either_diagonal
+def test_many_tiles_round_no_more_than_one(case: Case, exclude_diagonal: bool) -> None:
+    a = spheres(1000, 1, device=case.device)  # all similarities are exact, so that nothing else is rounded
+    if not case.narrow:
+        value = pairwise_logsumexp(a, a, "dot", 100.0, exclude_diagonal, **case.how)
+        exact = truth(a, None, "dot", 100.0, exclude_diagonal, torch.ones(1000, device=case.device)).value
+        assert (value - exact).abs().max() <= 2 * 2**-18  # float32 has steps of 2^-17 from 64 to 128
+    agree(case, a, None, "dot", 100.0, exclude_diagonal, strength=100.0)
+
+
 SHAPES = [(1, 1, 3), (1, 5, 1), (2, 2, 1), (7, 2, 2), (127, 127, 3), (40, 127, 8), (127, 45, 64), (9, 20, 4096)]
 
 

@@ -44,7 +44,7 @@ def summaries(x: Tensor) -> dict[str, Tensor]:
         "blue": (x[:, 2] - x[:, 1]).mean(dim=(1, 2)),
         "colour": x.std(dim=1).mean(dim=(1, 2)),
         "sharpness": x.diff(dim=-1).abs().mean(dim=(1, 2, 3)),
-        "sides": (x[..., :half] - x[..., half:]).mean(dim=(1, 2, 3)),
+        "sides": (x[..., :half] - x[..., -half:]).mean(dim=(1, 2, 3)),
     }
 
 

@@ -1,16 +1,13 @@
 """The sums and their gradients in fused Triton kernels: float32 points on a CUDA device (or in Triton's interpreter)."""
 
-import os
-
 from torch import Tensor
 
+from entrec.launch import INTERPRETED
 from entrec.pairwise.kernels import distances, dots, rows, sphere
 from entrec.pairwise.similarity import exponent
 from entrec.pairwise.tiled import Gradients, Pairs, Weighing
 
 __all__ = ["INTERPRETED", "gradients", "log_sums", "problems", "rows", "sphere"]
-
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def log_sums(a: Tensor, b: Tensor, pairs: Pairs, ieee: bool) -> Tensor:

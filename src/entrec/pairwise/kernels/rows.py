@@ -5,6 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from entrec.launch import launch
+
 _ENTRIES = 4096  # that a program holds of either row
 
 
@@ -121,7 +123,7 @@ def directions(z: Tensor) -> Tensor:
     """Of contiguous float32 rows, (..., d) -> (..., d); a zero row stays zero."""
     out = torch.empty_like(z)
     n, d, rows, width = _sizes(z)
-    _directions[(triton.cdiv(n, rows),)](z, out, n, d, ROWS=rows, WIDTH=width, num_warps=4)
+    launch(_directions, (triton.cdiv(n, rows),), z, out, n, d, ROWS=rows, WIDTH=width, num_warps=4)
     return out
 
 
@@ -129,7 +131,7 @@ def directions_gradient(z: Tensor, g: Tensor) -> Tensor:
     """In z, for the gradient g (..., d) in its directions."""
     out = torch.empty_like(z)
     n, d, rows, width = _sizes(z)
-    _directions_gradient[(triton.cdiv(n, rows),)](z, g, out, n, d, ROWS=rows, WIDTH=width, num_warps=4)
+    launch(_directions_gradient, (triton.cdiv(n, rows),), z, g, out, n, d, ROWS=rows, WIDTH=width, num_warps=4)
     return out
 
 
@@ -137,7 +139,7 @@ def cosines(a: Tensor, b: Tensor) -> Tensor:
     """Of contiguous float32 rows; (..., d), (..., d) -> (...)."""
     out = a.new_empty(a.shape[:-1])
     n, d, rows, width = _sizes(a)
-    _cosines[(triton.cdiv(n, rows),)](a, b, out, n, d, ROWS=rows, WIDTH=width, num_warps=4)
+    launch(_cosines, (triton.cdiv(n, rows),), a, b, out, n, d, ROWS=rows, WIDTH=width, num_warps=4)
     return out
 
 
@@ -145,8 +147,21 @@ def cosine_gradients(a: Tensor, b: Tensor, g: Tensor, wanted: tuple[bool, bool])
     """In a and b, as wanted, for the gradient g (...) in the cosines."""
     in_a, in_b = (torch.empty_like(x) if want else None for x, want in zip((a, b), wanted, strict=True))
     n, d, rows, width = _sizes(a)
-    _cosine_gradients[(triton.cdiv(n, rows),)](
-        a, b, g, in_a, in_b, n, d, WANT_A=wanted[0], WANT_B=wanted[1], ROWS=rows, WIDTH=width, num_warps=4
+    launch(
+        _cosine_gradients,
+        (triton.cdiv(n, rows),),
+        a,
+        b,
+        g,
+        in_a,
+        in_b,
+        n,
+        d,
+        WANT_A=wanted[0],
+        WANT_B=wanted[1],
+        ROWS=rows,
+        WIDTH=width,
+        num_warps=4,
     )
     return in_a, in_b
 

@@ -21,6 +21,7 @@ import triton.language as tl
 from torch import Tensor
 
 from entrec.cards import has_large_blocks, is_hopper
+from entrec.launch import launch
 
 hopper: ModuleType | None
 try:
@@ -187,6 +188,12 @@ def _less_mean(value, lse, constant, k, B: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["k"])
+def _less_means(value, lse, constant, k, B: tl.constexpr):
+    v = tl.program_id(0)
+    _less_mean(value + v, lse + v * k, constant, k, B)
+
+
+@triton.jit(do_not_specialize=["k"])
 def _backward(
     x,
     w,
@@ -331,7 +338,7 @@ def log_sums(z: Tensor, kappa: float, exclude_diagonal: bool) -> Tensor:
     sums = z.new_empty((problems, k))
     width = _width(d)
     rows, columns, warps = _SMALL[width]
-    _small_forward[triton.cdiv(k, rows), problems](
+    launch(_small_forward, (triton.cdiv(k, rows), problems),
         z, sums, k, d, _row_scale(kappa), 0.0 if exclude_diagonal else math.exp(kappa),
         DP=width, BM=rows, BN=columns, num_warps=warps,
     )  # fmt: skip
@@ -347,8 +354,20 @@ def gradient(z: Tensor, sums: Tensor, g: Tensor, kappa: float) -> Tensor:
     padded = inverse.shape[1]
     weights = z.new_empty((problems, padded))
     unscale = z.new_empty((problems,))
-    _weights[triton.cdiv(padded, 512), problems](
-        g, sums, weights, unscale, k, padded, 1.0, *g.stride(), CONST=g.stride() == (0, 0), B=512, num_warps=4
+    launch(
+        _weights,
+        (triton.cdiv(padded, 512), problems),
+        g,
+        sums,
+        weights,
+        unscale,
+        k,
+        padded,
+        1.0,
+        *g.stride(),
+        CONST=g.stride() == (0, 0),
+        B=512,
+        num_warps=4,
     )
     return _large_gradient(z, x, inverse, weights, unscale, math.sqrt(kappa / _LOG2E))
 
@@ -365,9 +384,10 @@ def less_mean_and_gradient(constant: float, z: Tensor, kappa: float, exclude_dia
     weights = z.new_empty((problems, triton.cdiv(k, _PADDING) * _PADDING))
     sums, x, inverse = _large_log_sums(z, kappa, exclude_diagonal, weights)
     factor = -math.sqrt(kappa / _LOG2E) / (_UP.value * k)
-    if _by_hopper(z, k):
-        return constant - sums.mean(dim=-1), _large_gradient(z, x, inverse, weights, None, factor)
     value = z.new_empty((problems,))
+    if _by_hopper(z, k):
+        launch(_less_means, (problems,), value, sums, constant, k, B=4096, num_warps=8)
+        return value, _large_gradient(z, x, inverse, weights, None, factor)
     return value, _large_gradient(z, x, inverse, weights, None, factor, (sums, value, constant))
 
 
@@ -380,7 +400,7 @@ def _small_gradient(
     rows, columns, warps = _SMALL[width]
     strides = (0, 0) if g is None else g.stride()
     constant, value = mean or (0.0, None)
-    _small_backward[triton.cdiv(k, rows), problems](
+    launch(_small_backward, (triton.cdiv(k, rows), problems),
         z, sums, g, out, value, constant, k, d, _row_scale(kappa), g_scale, math.sqrt(kappa / _LOG2E), *strides,
         CONST=strides == (0, 0), DP=width, BM=rows, BN=columns, num_warps=warps,
     )  # fmt: skip
@@ -397,8 +417,21 @@ def _large_log_sums(z: Tensor, kappa: float, exclude_diagonal: bool, weights: Te
     diagonal = 0.0 if exclude_diagonal else math.exp(kappa)
     if fixed_sums is None:
         rows, columns, warps, stages = _WHOLE_ROWS[width]
-        _forward_rows[padded // rows, problems](
-            x, sums, weights, k, padded, diagonal, _UP.value, DP=width, BM=rows, BN=columns, STAGES=stages, num_warps=warps
+        launch(
+            _forward_rows,
+            (padded // rows, problems),
+            x,
+            sums,
+            weights,
+            k,
+            padded,
+            diagonal,
+            _UP.value,
+            DP=width,
+            BM=rows,
+            BN=columns,
+            STAGES=stages,
+            num_warps=warps,
         )
         return sums, x, inverse
     fixed = 2.0 ** (62 - math.ceil(math.log2(k))) * math.exp(-kappa)
@@ -407,11 +440,34 @@ def _large_log_sums(z: Tensor, kappa: float, exclude_diagonal: bool, weights: Te
     else:
         rows, columns, warps, stages = _SYMMETRIC[width]
         split = max(1, min(8, 256 * rows // (padded * problems)))
-        _forward[padded // rows * split, problems](
-            x, fixed_sums, k, padded, fixed, DP=width, BM=rows, BN=columns, SPLIT=split, STAGES=stages, num_warps=warps
+        launch(
+            _forward,
+            (padded // rows * split, problems),
+            x,
+            fixed_sums,
+            k,
+            padded,
+            fixed,
+            DP=width,
+            BM=rows,
+            BN=columns,
+            SPLIT=split,
+            STAGES=stages,
+            num_warps=warps,
         )
-    _finish[triton.cdiv(padded, 512), problems](
-        fixed_sums, sums, weights, k, padded, 1 / fixed, diagonal, _UP.value, B=512, num_warps=4
+    launch(
+        _finish,
+        (triton.cdiv(padded, 512), problems),
+        fixed_sums,
+        sums,
+        weights,
+        k,
+        padded,
+        1 / fixed,
+        diagonal,
+        _UP.value,
+        B=512,
+        num_warps=4,
     )
     return sums, x, inverse
 
@@ -433,7 +489,7 @@ def _large_gradient(
         return out
     many = padded * problems >= 128 * 132 and (width < 256 or has_large_blocks(z))
     rows, columns, warps, stages = (_BACKWARD if many else _BACKWARD_FEW)[width]
-    _backward[padded // rows, problems](
+    launch(_backward, (padded // rows, problems),
         x, weights, unscale, inverse, out, *(mean or (None, None, 0.0)), k, padded, d, factor,
         DP=width, BM=rows, BN=columns, STAGES=stages, num_warps=warps,
     )  # fmt: skip
@@ -448,7 +504,21 @@ def _prepared(z: Tensor, kappa: float, in_fixed_point: bool) -> tuple[Tensor, Te
     inverse = z.new_empty((problems, padded))
     sums = torch.empty((problems, padded), dtype=torch.int64, device=z.device) if in_fixed_point else None
     rows = min(64, 4096 // width)
-    _prepare[padded // rows, problems](z, x, inverse, sums, k, padded, d, _row_scale(kappa), DP=width, BR=rows, num_warps=4)
+    launch(
+        _prepare,
+        (padded // rows, problems),
+        z,
+        x,
+        inverse,
+        sums,
+        k,
+        padded,
+        d,
+        _row_scale(kappa),
+        DP=width,
+        BR=rows,
+        num_warps=4,
+    )
     return x, inverse, sums
 
 
