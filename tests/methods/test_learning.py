@@ -93,11 +93,13 @@ def trained(name: str, er: bool, **options: Any) -> tuple[Any, list[float]]:
         found = method(Views(views, places, 2))
         optimizer.zero_grad()
         found.loss.backward()
+        if hasattr(method, "prepare"):
+            method.prepare(Progress(step, STEPS))
         if hasattr(method, "before_step"):
-            method.before_step(Progress(step, STEPS))
+            method.before_step()
         optimizer.step()
         if hasattr(method, "update"):
-            method.update(found, Progress(step, STEPS))
+            method.update(found)
         with torch.no_grad():
             entropies.append(method.measure(found).entropy.item())
     return method, entropies

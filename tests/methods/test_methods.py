@@ -62,12 +62,14 @@ def one_step(method: Any, views: Views, optimizer: torch.optim.Optimizer | None 
     method.zero_grad(set_to_none=True)
     step: Step = method(views)
     step.loss.backward()
+    if hasattr(method, "prepare"):
+        method.prepare(AT)
     if hasattr(method, "before_step"):
-        method.before_step(AT)
+        method.before_step()
     if optimizer is not None:
         optimizer.step()
     if hasattr(method, "update"):
-        method.update(step, AT)
+        method.update(step)
     return step
 
 
@@ -171,7 +173,8 @@ def test_a_cosine_schedule_ends_with_a_teacher_that_stands_still(name: str) -> N
         for p in method.encoder.parameters():
             p.add_(1.0)
     before = [p.clone() for p in method.teacher.parameters()]
-    method.update(step, Progress(10, 10))
+    method.prepare(Progress(10, 10))
+    method.update(step)
     assert all(torch.equal(p, q) for p, q in zip(method.teacher.parameters(), before, strict=True))
 
 
@@ -232,7 +235,7 @@ def test_keys_join_mocos_queue_after_their_own_loss() -> None:
     before = method.queue.rows.clone()
     step = method(views_of(1))
     assert torch.equal(method.queue.rows, before)
-    method.update(step, AT)
+    method.update(step)
     changed = (method.queue.rows != before).any(dim=-1)
     assert changed.sum() == K
     torch.testing.assert_close(method.queue.rows[changed], normalize(step.targets[0], dim=-1))
@@ -245,7 +248,7 @@ def test_ir_tells_each_image_from_all_others_in_the_bank_and_moves_its_entry() -
     z = normalize(step.student[0], dim=-1)
     torch.testing.assert_close(step.loss, cross_entropy(z @ method.bank.entries.T / 0.1, views.places))
     old = method.bank.entries.clone()
-    method.update(step, AT)
+    method.update(step)
     expected = old.clone()
     expected[views.places] = normalize(0.25 * old[views.places] + 0.75 * z.detach(), dim=-1)
     torch.testing.assert_close(method.bank.entries, expected)
@@ -286,7 +289,7 @@ def test_dino_without_centring_neither_uses_nor_moves_its_centre() -> None:
     method.centre.value.fill_(3.0).mul_(torch.arange(14.0))
     moved = method.centre.value.clone()
     assert torch.equal(method(views_of(1)).targets[0], plain.targets[0])
-    method.update(plain, AT)
+    method.update(plain)
     assert torch.equal(method.centre.value, moved)
 
 

@@ -13,15 +13,16 @@ from torch.utils.data import TensorDataset
 
 import entrec
 from entrec.data import CorruptImage
-from entrec.methods import Progress, SimCLR
+from entrec.methods import SimCLR
 from entrec.training import checkpoint
-from entrec.training.loop import DivergedError, Loop
+from entrec.training.loop import DivergedError
 from entrec.training.run import Run
 from tests.training.tiny import (
     COMMON,
     IMAGES,
     Cameras,
     Modalities,
+    broken_at,
     classes,
     every_tensor,
     files_in,
@@ -220,21 +221,9 @@ def test_overwriting_with_settings_that_do_not_work_loses_nothing(given: dict[st
     assert files_in(run.folder) == before
 
 
-def diverging(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """From a step on the encoder's features, and so the loss, are no numbers."""
-    original = Loop._one_step
-
-    def one_step(self: Loop, fed: Any, measured: bool) -> Any:
-        if self.place.step == step:
-            fed = fed._replace(images=tuple(torch.full_like(x, torch.nan) for x in fed.images))
-        return original(self, fed, measured)
-
-    monkeypatch.setattr(Loop, "_one_step", one_step)
-
-
 @pytest.mark.parametrize("method", ["simclr", "cmc", "ir", "moco", "deepcluster", "swav", "byol", "dino"])
 def test_a_loss_that_is_no_number_stops_the_run(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    diverging(monkeypatch, step=4)
+    broken_at(4, monkeypatch)
     with pytest.raises(DivergedError, match=r"NaN or infinite at step 5 \(epoch 2\); the last good checkpoint is .*last\.ckpt"):
         quick(method, tmp_path / "run")
     run = Run(tmp_path / "run")
@@ -244,7 +233,7 @@ def test_a_loss_that_is_no_number_stops_the_run(method: str, tmp_path: Path, mon
 
 
 def test_it_stops_between_rows_too_before_a_checkpoint_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    diverging(monkeypatch, step=4)
+    broken_at(4, monkeypatch)
     with pytest.raises(DivergedError, match="step 5"):
         quick("byol", tmp_path / "run", log_every=100, checkpoint_every=None)
     assert checkpoint.load(Run(tmp_path / "run").checkpoint).place.step == 3
@@ -252,19 +241,21 @@ def test_it_stops_between_rows_too_before_a_checkpoint_is_lost(tmp_path: Path, m
 
 
 def test_without_a_checkpoint_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    diverging(monkeypatch, step=0)
+    broken_at(0, monkeypatch)
     with pytest.raises(DivergedError, match=r"step 1 \(epoch 1\); there is no checkpoint yet"):
         quick("byol", tmp_path / "run")
 
 
 def test_the_last_good_checkpoint_is_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A gradient may overflow one step before the loss does: a checkpoint of that moment would be broken."""
+    steps: list[int] = []
 
-    def overflow(self: SimCLR, progress: Progress) -> None:
+    def overflow(self: SimCLR) -> None:
         weight = next(self.encoder.parameters())
-        if progress.step == 3 and weight.grad is not None:
+        if steps[-1] == 3 and weight.grad is not None:
             weight.grad.fill_(torch.nan)
 
+    monkeypatch.setattr(SimCLR, "prepare", lambda self, progress: steps.append(progress.step), raising=False)
     monkeypatch.setattr(SimCLR, "before_step", overflow, raising=False)
     with pytest.raises(DivergedError, match=r"the last good checkpoint is .*last\.ckpt"):
         quick("simclr", tmp_path / "run")  # checkpoints are due after steps 3 and 4
@@ -274,7 +265,7 @@ def test_the_last_good_checkpoint_is_good(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_run_that_diverged_goes_on_from_its_last_good_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = quick("moco", tmp_path / "whole")
     with monkeypatch.context() as patch:
-        diverging(patch, step=5)
+        broken_at(5, patch)
         with pytest.raises(DivergedError):
             quick("moco", tmp_path / "run")
     assert rows(quick("moco", tmp_path / "run", resume=True)) == rows(whole)

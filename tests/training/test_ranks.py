@@ -21,7 +21,7 @@ from entrec.training.assemble import Parts, assemble
 from entrec.training.loop import Loop
 from entrec.training.run import Run
 from entrec.training.settings import settings
-from tests.training.tiny import COMMON, HEADS, Cameras, Stopped, every_tensor, folder_of_files, quick, source
+from tests.training.tiny import COMMON, HEADS, Cameras, Stopped, broken_at, every_tensor, folder_of_files, quick, source
 
 State = dict[str, Tensor]
 # Steps small enough that the rounding of sums in another order does not grow.
@@ -91,14 +91,14 @@ def one_rank_diverges(rank: int, out: Path) -> str:
     original = Loop._one_step
 
     def one_step(self: Loop, fed: Any, measured: bool) -> Any:
-        if self.place.step == 3 and rank == 1:
-            fed = fed._replace(images=tuple(torch.full_like(x, torch.nan) for x in fed.images))
         if self.place.step == 4:
             raise Stopped  # no rank should come so far: a checkpoint was due after step 4
         return original(self, fed, measured)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Loop, "_one_step", one_step)
+        if rank == 1:
+            broken_at(3, patch)
         try:
             quick("byol", out / "diverged", log_every=100)
         except (RuntimeError, Stopped) as error:  # where one rank stops alone, the other loses its connection

@@ -24,6 +24,7 @@ from entrec.training import checkpoint
 from entrec.training import train as train_module
 from entrec.training.assemble import assemble, synchronised
 from entrec.training.encoders import load_encoder
+from entrec.training.feed import Feed
 from entrec.training.images import some
 from entrec.training.loop import Loop
 from entrec.training.run import COLUMNS, Run
@@ -196,13 +197,14 @@ def test_two_modalities_have_an_encoder_each_with_their_own_channels(tmp_path: P
 
 def test_each_camera_goes_to_its_own_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[Tensor, ...]] = []
-    original = Loop._one_step
+    original = Feed.views
 
-    def looking(self: Loop, fed: Any, measured: bool) -> Any:
-        seen.append((*fed.images, fed.places))
-        return original(self, fed, measured)
+    def looking(self: Feed, crops: tuple[Tensor, ...], places: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
+        views = original(self, crops, places, generator)
+        seen.append((*views, places))
+        return views
 
-    monkeypatch.setattr(Loop, "_one_step", looking)
+    monkeypatch.setattr(Feed, "views", looking)
     cameras = Cameras()
     quick("cmc", tmp_path / "run", cameras, shared=False, recipe="none")
     for left, right, places in seen:
@@ -226,7 +228,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, modules: str) -> tuple[list[dict[s
             loops.append(self)
         row = original(self, fed, measured)
         students.append({name: p.detach().double() for name, p in student.named_parameters()})
-        rates.extend({group["lr"] for group in self.optimizer.param_groups})
+        rates.extend({group["lr"] for group in self.update.optimizer.param_groups})
         return row
 
     monkeypatch.setattr(Loop, "_one_step", one_step)
@@ -374,7 +376,8 @@ def test_a_new_clustering_forgets_the_momentum_of_the_old(tmp_path: Path, monkey
     original = Loop._one_step
 
     def looking(self: Loop, fed: Any, measured: bool) -> Any:
-        seen.append(self.method.predictor.weight in self.optimizer.state)
+        memory = self.update.optimizer.state.get(self.method.predictor.weight, {})
+        seen.append(any(bool(x.any()) for x in memory.values()))
         return original(self, fed, measured)
 
     monkeypatch.setattr(Loop, "_one_step", looking)

@@ -15,8 +15,10 @@ from torch.utils.data import Dataset
 import entrec
 from entrec.data import Held, Source
 from entrec.training import checkpoint
+from entrec.training.feed import Feed
 from entrec.training.loop import Loop
 from entrec.training.run import Run
+from entrec.training.update import Update
 
 IMAGES, CLASSES, SIDE = 48, 3, 8
 HEADS: dict[str, dict[str, Any]] = {
@@ -81,6 +83,22 @@ class Modalities(Cameras):
 def quick(method: str, out: Path, data: Any = None, **given: Any) -> Run:
     """Train for 6 steps, unless told otherwise, with a row per step and checkpoints after steps 3, 4 and 6."""
     return entrec.train(method, data=source() if data is None else data, out=out, **{**COMMON, **HEADS[method], **given})
+
+
+def broken_at(step: int, patch: pytest.MonkeyPatch) -> None:
+    """The views of step number `step`, the first being 0, hold no numbers; so has the encoder none from then on."""
+    views, whole = Feed.views, Update.__call__
+    at: list[int] = []
+
+    def broken(self: Feed, *batch: Any) -> tuple[Tensor, ...]:
+        return tuple(torch.full_like(x, torch.nan) if at[-1] == step else x for x in views(self, *batch))
+
+    def noted(self: Update, fed: Any, done: int) -> Any:
+        at.append(done)
+        return whole(self, fed, done)
+
+    patch.setattr(Feed, "views", broken)
+    patch.setattr(Update, "__call__", noted)
 
 
 @contextmanager

@@ -44,7 +44,7 @@ class Centre(nn.Module):
         checks.batch("logits", logits)
         checks.alike("the centre", self.value, "logits", logits, rows=False)
         sums = checks.at_least_float32(logits).sum(dim=0).to(self.value)
-        sums_and_rows = total(torch.cat([sums, sums.new_tensor([len(logits)])]))
+        sums_and_rows = total(torch.cat([sums, sums.new_full((1,), len(logits))]))
         self.value.lerp_(sums_and_rows[:-1] / sums_and_rows[-1], 1 - self.momentum)
 
     def extra_repr(self) -> str:

@@ -53,21 +53,34 @@ class Teacher(nn.Module):
         return self.module(*args, **kwargs)
 
     @torch.no_grad()
-    def update(self, student: nn.Module, coefficient: float) -> None:
+    def update(self, student: nn.Module, coefficient: float | Tensor) -> None:
         """One step of the average.
 
         Args:
             student: of the same structure as the one that was copied.
-            coefficient: m, from 0 (become the student) to 1 (never move).
+            coefficient: m, from 0 (become the student) to 1 (never move); a tensor of one element, in float64 best, where it
+                is to be read on the device (its value is not checked: that would wait for the device).
         """
-        if not 0 <= coefficient <= 1:
+        if isinstance(coefficient, Tensor):
+            checks.single("coefficient", coefficient)
+        elif not 0 <= coefficient <= 1:
             raise ValueError(f"coefficient must be from 0 to 1, got {coefficient}")
         bare = _bare(student)
         mine, theirs = _matched("parameters", dict(self.module.named_parameters()), dict(bare.named_parameters()))
         if mine:
-            torch._foreach_lerp_(mine, theirs, 1 - coefficient)
+            _lerp(mine, theirs, 1 - coefficient)
         for own, other in zip(*_matched("buffers", _copied(self.module), _copied(bare)), strict=True):
             own.copy_(other)
+
+
+def _lerp(mine: list[Tensor], theirs: list[Tensor], weight: float | Tensor) -> None:
+    """Move mine towards theirs by the weight; a tensor as weight is a number on the device."""
+    if not isinstance(weight, Tensor):
+        torch._foreach_lerp_(mine, theirs, weight)
+        return
+    steps = list(torch._foreach_sub(theirs, mine))
+    torch._foreach_mul_(steps, weight.reshape(()).to(mine[0]))
+    torch._foreach_add_(mine, steps)
 
 
 def cosine_ema(base: float, step: int, total: int) -> float:

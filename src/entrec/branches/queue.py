@@ -81,20 +81,21 @@ class Bank(nn.Module):
         self.register_buffer("entries", _unit_rows(checks.whole("number", number, 1), checks.whole("dim", dim, 1), seed))
 
     @torch.no_grad()
-    def replace(self, index: Tensor, rows: Tensor, momentum: float = 0.5) -> None:
+    def replace(self, index: Tensor, rows: Tensor, momentum: float = 0.5, validate: bool = True) -> None:
         """Move entries towards new rows; where a datum comes more than once, its last row counts, in the order of the ranks.
 
         Args:
             index: which data, int64 of shape (k,).
             rows: their projections, (k, dim).
             momentum: m, from 0 (replace) to 1 (never move); 0.5 in the paper.
+            validate: look whether there are such data, which waits for the device.
         """
 
         def check() -> tuple[Tensor, ...]:
             if not 0 <= momentum <= 1:
                 raise ValueError(f"momentum must be from 0 to 1, got {momentum}")
             found = _checked_rows(rows, self.entries)
-            self._check_index(index, len(found))
+            self._check_index(index, len(found), validate)
             return (found,)
 
         (rows,), shares = ranks.agree(check, rows)
@@ -106,10 +107,12 @@ class Bank(nn.Module):
         last = order.new_zeros(len(self.entries)).scatter_reduce_(0, index, order, "amax")
         self.entries[index] = moved[last[index]]
 
-    def _check_index(self, index: Tensor, rows: int) -> None:
+    def _check_index(self, index: Tensor, rows: int, validate: bool) -> None:
         if not isinstance(index, Tensor) or index.dtype != torch.int64 or index.shape != (rows,):
             given = f"{index.dtype} of shape {tuple(index.shape)}" if isinstance(index, Tensor) else type(index).__name__
             raise ValueError(f"index must be int64 of shape ({rows},), one per row, got {given}")
+        if not validate:
+            return
         low, high = (int(x) for x in index.aminmax())
         if low < 0 or high >= len(self.entries):
             raise ValueError(f"index must be from 0 to {len(self.entries) - 1}, got {low} to {high}")

@@ -82,14 +82,28 @@ class Batches(Sampler[list[Draw]]):
         return self.per_epoch - self.start
 
     def __iter__(self) -> Iterator[list[Draw]]:
+        order, generator = self._order()
+        seeds = torch.randint(2**32, (self.n,), generator=generator)  # a CPU generator heeds 32 bits of its seed
+        for own in self._parts():
+            yield list(zip(order[own].tolist(), seeds[own].tolist(), strict=True))
+
+    def places(self, device: torch.device) -> Iterator[Tensor]:
+        """The places alone, each batch's int64 (k,) on the device: the whole epoch's order is copied there at once."""
+        order = self._order()[0].to(device)
+        yield from (order[own] for own in self._parts())
+
+    def _order(self) -> tuple[Tensor, torch.Generator]:
+        """The epoch's order of the data set, and the generator that drew it."""
         generator = torch.Generator().manual_seed(mixed(self.seed, self.epoch))
         order = torch.randperm(self.n, generator=generator) if self.weights is None else _weighted(self.weights, generator)
-        seeds = torch.randint(2**32, (self.n,), generator=generator)  # a CPU generator heeds 32 bits of its seed
+        return order, generator
+
+    def _parts(self) -> Iterator[slice]:
+        """Which part of the order each batch is."""
         width = self.batch_size * self.ranks
         for batch in range(self.start, self.per_epoch):
             first, count = batch * width, min(width, self.n - batch * width)
-            own = slice(first + self.rank * count // self.ranks, first + (self.rank + 1) * count // self.ranks)
-            yield list(zip(order[own].tolist(), seeds[own].tolist(), strict=True))
+            yield slice(first + self.rank * count // self.ranks, first + (self.rank + 1) * count // self.ranks)
 
 
 def in_order(n: int, batch_size: int) -> list[list[Draw]]:

@@ -1,8 +1,10 @@
 """The paper's methods: each file says which branches, which surrogate, which loss and which defaults.
 
 A method is an `nn.Module` whose `forward(views)` returns a `Step`; `measure(step)` gives the two terms of the bound in nats.
-State changes are calls: `update(step, progress)` after the optimiser's step, where a method has a teacher, a queue or a bank;
-`before_step(progress)` between the gradients and the optimiser; `begin_epoch(project, generator)` where it clusters.
+State changes are calls: `prepare(progress)` before the step, where something follows from the place in the run;
+`before_step()` between the gradients and the optimiser; `update(step)` after the optimiser's step, where a method has a
+teacher, a queue or a bank; `begin_epoch(project, generator)` where it clusters. What `prepare` returns says how the step goes
+(nothing, where that never changes); all else that it sets are tensors, so that a step can be captured once and run again.
 """
 
 from collections.abc import Callable

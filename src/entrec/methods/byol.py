@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from entrec.branches.ema import Teacher, cosine_ema
 from entrec.branches.heads import mlp
@@ -48,6 +48,8 @@ def defaults(width: int, small: bool) -> Options:
 class BYOL(nn.Module):
     """Student with predictor, teacher; with `er` the student's entropy joins, before the predictor."""
 
+    coefficient: Tensor
+
     def __init__(self, encoder: nn.Module, width: int, options: Options, er: bool, gather: bool) -> None:
         super().__init__()
         self.encoder = encoder
@@ -55,6 +57,8 @@ class BYOL(nn.Module):
         self.predictor = mlp(options.dim, options.hidden, options.dim)
         self.teacher = None if options.ema is None else Teacher(nn.Sequential(self.encoder, self.projector))
         self.ema, self.schedule = options.ema, options.schedule
+        # On the device, as it may change with every step.
+        self.register_buffer("coefficient", torch.tensor(options.ema or 0.0, dtype=torch.float64), persistent=False)
         self.er = ContinuousER(options.kappa, options.estimator, options.weight, gather)
         self.loss = None if er else BYOLLoss(validate=False)
 
@@ -74,8 +78,13 @@ class BYOL(nn.Module):
         """Entropy of the student, in the teacher's space, and reconstruction of the teacher, in nats."""
         return self.er.pairs(step, measured=True)
 
-    def update(self, step: Step, progress: Progress) -> None:
+    def prepare(self, progress: Progress) -> None:
+        """Set the teacher's coefficient for this step."""
+        if self.ema is not None and self.schedule == "cosine":
+            self.coefficient.fill_(cosine_ema(self.ema, *progress))
+
+    def update(self, step: Step) -> None:
         """The teacher follows the student."""
         if self.teacher is not None and self.ema is not None:
-            ema = cosine_ema(self.ema, *progress) if self.schedule == "cosine" else self.ema
+            ema = self.coefficient if self.schedule == "cosine" else self.ema
             self.teacher.update(nn.Sequential(self.encoder, self.projector), ema)

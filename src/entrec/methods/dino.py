@@ -57,11 +57,15 @@ def defaults(width: int, small: bool) -> Options:
 class DINO(nn.Module):
     """Student and teacher with a head each; with `er` the student's entropy joins, of its codes or of its bottleneck."""
 
+    coefficient: Tensor
+
     def __init__(self, encoder: nn.Module, width: int, options: Options, er: bool, gather: bool) -> None:
         super().__init__()
         self.encoder = encoder
         self.head = DINOHead(width, options.hidden, options.bottleneck, options.codes, norm=options.norm)
         self.teacher = None if options.ema is None else Teacher(nn.Sequential(self.encoder, self.head))
+        # On the device, as it may change with every step.
+        self.register_buffer("coefficient", torch.tensor(options.ema or 0.0, dtype=torch.float64), persistent=False)
         self.centre = Centre(options.codes, options.centre_momentum)
         self.options, self.gather, self.with_er = options, gather, er
         self.continuous = None
@@ -104,11 +108,15 @@ class DINO(nn.Module):
         """Entropy of the student's codes (or bottleneck) and reconstruction of the teacher's, in nats."""
         return self._objective(step, measured=True)
 
-    def update(self, step: Step, progress: Progress) -> None:
+    def prepare(self, progress: Progress) -> None:
+        """Set the teacher's coefficient for this step."""
+        if self.options.ema is not None and self.options.schedule == "cosine":
+            self.coefficient.fill_(cosine_ema(self.options.ema, *progress))
+
+    def update(self, step: Step) -> None:
         """The centre moves towards this batch's mean, the teacher towards the student."""
         if self.options.centring:
             self.centre.update(step.kept[0])
         if self.teacher is not None and self.options.ema is not None:
-            base = self.options.ema
-            ema = cosine_ema(base, *progress) if self.options.schedule == "cosine" else base
+            ema = self.coefficient if self.options.schedule == "cosine" else self.options.ema
             self.teacher.update(nn.Sequential(self.encoder, self.head), ema)

@@ -11,7 +11,7 @@ from entrec.estimators import ERObjective
 from entrec.estimators.entropy import Estimator
 from entrec.losses import MemoryBankLoss
 from entrec.methods.continuous import ContinuousER
-from entrec.methods.step import Progress, Step, Views, each
+from entrec.methods.step import Step, Views, each
 
 RECIPE = "moco"  # Wu et al. crop, jitter, grey and flip: MoCo's recipe, which came from theirs
 
@@ -69,10 +69,10 @@ class IR(nn.Module):
         """Entropy of the batch and reconstruction of its entries, in nats."""
         return self.er.one_way(step.student[0], step.targets[0], measured=True)
 
-    def update(self, step: Step, progress: Progress) -> None:
+    def update(self, step: Step) -> None:
         """Move the batch's entries towards their new projections."""
         z, index = step.kept
-        self.bank.replace(index, z, self.momentum)
+        self.bank.replace(index, z, self.momentum, validate=False)
 
     def _drawn(self) -> Tensor:
         # With replacement, and an image's own entry may be among them: one in many thousands, as in the reference.

@@ -13,7 +13,7 @@ from entrec.estimators import ERObjective
 from entrec.estimators.entropy import Estimator
 from entrec.losses import MemoryBankLoss
 from entrec.methods.continuous import ContinuousER
-from entrec.methods.step import Progress, Step, Views
+from entrec.methods.step import Step, Views
 
 RECIPE = "moco"
 
@@ -69,7 +69,7 @@ class MoCo(nn.Module):
         """Entropy of the queries and reconstruction of the keys, in nats."""
         return self.er.one_way(step.student[0], step.targets[0], measured=True)
 
-    def update(self, step: Step, progress: Progress) -> None:
+    def update(self, step: Step) -> None:
         """The key branch follows; the keys join the queue, after the loss that must not meet them."""
         if self.teacher is not None and self.ema is not None:
             self.teacher.update(nn.Sequential(self.encoder, self.projector), self.ema)

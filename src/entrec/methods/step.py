@@ -52,6 +52,11 @@ class Step(NamedTuple):
     sources: tuple[Tensor, ...] = ()
     kept: tuple[Tensor, ...] = ()
 
+    def detached(self) -> "Step":
+        """The same without a graph, to be measured."""
+        loss, features, *views = self
+        return Step(loss.detach(), features.detach(), *(tuple(x.detach() for x in part) for part in views))
+
 
 def joined(steps: Sequence[Step]) -> Step:
     """Accumulated batches as the one step that the optimiser makes of them, for `update`: the rows of all."""

@@ -59,6 +59,7 @@ class SwAV(nn.Module):
         self.prototypes = Prototypes(options.dim, options.prototypes)
         self.queue = Queue(options.queue, options.dim) if options.queue else None
         self.options, self.with_er, self.gather = options, er, gather
+        self.held = False
         self.loss = SwAVLoss(options.temperature, gather_distributed=gather, validate=False)
         self.prototypes.normalise_()
 
@@ -88,14 +89,19 @@ class SwAV(nn.Module):
             step.student, o.temperature, o.weight, targets=step.targets, gather_distributed=self.gather, validate=False
         )
 
-    def update(self, step: Step, progress: Progress) -> None:
+    def prepare(self, progress: Progress) -> bool:
+        """Whether the prototypes stay where they are in this step."""
+        self.held = progress.part < self.options.frozen
+        return self.held
+
+    def update(self, step: Step) -> None:
         """Prototypes back to the sphere; the first view's projections join the queue."""
         self.prototypes.normalise_()
         if self.queue is not None:
             self.queue.enqueue(step.kept[0])
 
-    def before_step(self, progress: Progress) -> None:
+    def before_step(self) -> None:
         """Hold the prototypes still at the beginning."""
-        if progress.part < self.options.frozen:
+        if self.held:
             for parameter in self.prototypes.parameters():
                 parameter.grad = None

@@ -148,8 +148,11 @@ def synchronised(module: nn.Module) -> None:
         setattr(module, name, convert_sync_batchnorm(part))  # type: ignore[no-untyped-call]
 
 
-def optimizer_of(settings: Settings, method: nn.Module) -> Optimizer:
-    """The optimiser at its peak rate, biases and norms without decay and without LARS's adaptation."""
+def optimizer_of(settings: Settings, method: nn.Module, on_gpu: bool = False) -> Optimizer:
+    """The optimiser at its peak rate, biases and norms without decay and without LARS's adaptation.
+
+    On a GPU in a form that a CUDA graph can hold, whose rate may be a tensor.
+    """
     assert settings.rate is not None  # filled in by `assemble`
     assert settings.weight_decay is not None
     assert settings.batch_size is not None
@@ -161,5 +164,5 @@ def optimizer_of(settings: Settings, method: nn.Module) -> Optimizer:
     if settings.optimizer == "lars":
         return LARS(groups, rate, momentum=0.9)
     if settings.optimizer == "sgd":
-        return SGD(groups, rate, momentum=0.9)
-    return AdamW(groups, rate)
+        return SGD(groups, rate, momentum=0.9, fused=on_gpu)
+    return AdamW(groups, rate, capturable=on_gpu, fused=on_gpu)

@@ -1,23 +1,32 @@
-"""Batches of views on the device: images that live there whole, or that worker processes decode and crop."""
+"""Batches on the device and their views: of images that live there whole, or that worker processes decode and crop."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from entrec.data import Batches, Held, Source, loader
-from entrec.training.draws import generator_of
+from entrec.training.draws import seed_of
 from entrec.views.augment import Augment
 
 
 class Fed(NamedTuple):
-    """One batch: a tensor (k, C, s, s) per view, the images' labels and places in the data set, and files left out."""
+    """One batch before its views.
 
-    images: tuple[Tensor, ...]
+    Args:
+        crops: one tensor (k, C, s, s) per view, as workers cut them; none where the images are on the device.
+        labels: of the images, (k,).
+        places: of the images in the data set, (k,).
+        seed: of the views.
+        skipped: files that were left out.
+    """
+
+    crops: tuple[Tensor, ...]
     labels: Tensor
     places: Tensor
-    skipped: tuple[str, ...]
+    seed: int
+    skipped: tuple[str, ...] = ()
 
 
 class Feed:
@@ -64,21 +73,25 @@ class Feed:
         self.batches.set_start(start)
         self.batches.set_weights(weights)
         given = self._from_device() if self._held is not None else self._from_files()
-        for number, (images, labels, index, skipped) in enumerate(given, start):
-            generator = generator_of(self.device, self.seed, 1, epoch, number, self.rank)
-            views = self.augment(images[0], generator) if self._held is not None else self.augment.finish(images, generator)
-            yield Fed(views, labels, index, skipped)
+        for number, fed in enumerate(given, start):
+            yield fed._replace(seed=seed_of(self.seed, 1, epoch, number, self.rank))
+
+    def views(self, crops: tuple[Tensor, ...], places: Tensor, generator: Generator) -> tuple[Tensor, ...]:
+        """The views of a batch; the generator, on the device, has the batch's seed."""
+        if self._held is None:
+            return self.augment.finish(crops, generator)
+        return self.augment(self._held[0][places], generator)
 
     def _from_device(self) -> Iterator[Fed]:
         assert self._held is not None
-        images, labels = self._held
-        for draws in self.batches:
-            index = torch.tensor([place for place, _ in draws], device=self.device)
-            yield Fed((images[index],), labels[index], index, ())
+        _, labels = self._held
+        for places in self.batches.places(self.device):
+            yield Fed((), labels[places], places, seed=0)
 
     def _from_files(self) -> Iterator[Fed]:
         assert self._loader is not None
         for batch in self._loader:
             # Page-locking makes lists of tuples before torch 2.10.
-            on_device = tuple(x.to(self.device, non_blocking=True) for x in batch.images)
-            yield Fed(on_device, batch.labels.to(self.device), batch.index.to(self.device), batch.skipped)
+            crops = tuple(x.to(self.device, non_blocking=True) for x in batch.images)
+            labels, places = (x.to(self.device, non_blocking=True) for x in (batch.labels, batch.index))
+            yield Fed(crops, labels, places, seed=0, skipped=tuple(batch.skipped))

@@ -1,29 +1,27 @@
-"""The loop: views, loss, backward, optimiser, the method's own updates; rows, checkpoints, and the way back from one."""
+"""The loop: epochs and their updates, rows, checkpoints, and the way back from one."""
 
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from entrec.evaluation.features import Features, extract, labelled
 from entrec.evaluation.knn import knn_accuracy
-from entrec.methods import Progress, Step, Views
 from entrec.pairwise import ranks
 from entrec.training import checkpoint
-from entrec.training.assemble import Parts, optimizer_of, synchronised
+from entrec.training.assemble import Parts
 from entrec.training.checkpoint import History, Place
-from entrec.training.draws import generator_of, seed_of
+from entrec.training.draws import generator_of
 from entrec.training.encoders import facts_of
 from entrec.training.feed import Fed, Feed
 from entrec.training.images import single, some
 from entrec.training.log import Log
-from entrec.training.probe import OnlineProbe
 from entrec.training.run import Run
-from entrec.training.schedule import warmup_cosine
+from entrec.training.update import Outcome, Update
 from entrec.views.augment import Plain
 
 _KNN_IMAGES = 10_000  # of each split that an online kNN score looks at, at the most
@@ -34,7 +32,7 @@ class DivergedError(RuntimeError):
 
 
 class Loop:
-    """A run in progress; `state()` is all that the next step reads.
+    """A run in progress.
 
     Args:
         fabric: device, ranks and precision, launched.
@@ -53,46 +51,15 @@ class Loop:
             settings.workers,
         )  # fmt: skip
         self.total = settings.epochs * len(self.feed)
-        self.optimizer: Optimizer = optimizer_of(settings, parts.method)
-        self.peaks = [group["lr"] for group in self.optimizer.param_groups]
-        self.probe = OnlineProbe(parts.backbone.width, len(source.classes)) if source.classes else None
+        self.update = Update(fabric, parts, self.feed, self.total)
         self.place = Place(0, 0, 0)
         self.seconds = 0.0  # that earlier sittings of the run took
         self._begun = time.perf_counter()
         self.skipped: set[str] = {name for part in (source.train, source.test) for name in getattr(part, "skipped", ())}
-        self._prepare()
-        self.bad = torch.tensor(-1, device=fabric.device)  # the first step whose loss was no number
-
-    def _prepare(self) -> None:
-        """Move everything to the device, and behind DistributedDataParallel where there are several."""
-        fabric = self.fabric
-        if fabric.device.type == "cuda":
-            self.parts.method.to(memory_format=torch.channels_last)
-            if fabric.world_size > 1:
-                synchronised(self.parts.method)
-        if self.settings.compile:
-            self.parts.backbone.module.compile()
-        self.model: Any
-        self.model, self.stepper = fabric.setup(self.parts.method, self.optimizer)
-        if self.probe is not None:
-            if fabric.device.type == "cuda" and fabric.world_size > 1:
-                synchronised(self.probe)
-            self.probe_model, self.probe_stepper = fabric.setup(self.probe, self.probe.optimizer())
-
-    def state(self) -> dict[str, Any]:
-        """The state dicts of everything that learns or remembers."""
-        parts: dict[str, Any] = {"method": self.parts.method.state_dict(), "optimizer": self.optimizer.state_dict()}
-        if self.probe is not None:
-            parts |= {"probe": self.probe.state_dict(), "probe_optimizer": self.probe_stepper.state_dict()}
-        return parts
 
     def restore(self, place: Place, parts: dict[str, Any], history: History) -> None:
         """Go on from a checkpoint."""
-        self.parts.method.load_state_dict(parts["method"])
-        self.optimizer.load_state_dict(parts["optimizer"])
-        if self.probe is not None:
-            self.probe.load_state_dict(parts["probe"])
-            self.probe_stepper.load_state_dict(parts["probe_optimizer"])
+        self.update.load(parts)
         self.place = place
         self.skipped |= set(history.skipped)
         self.seconds = history.seconds
@@ -103,7 +70,7 @@ class Loop:
 
     def fit(self, log: Log | None) -> Iterator[int]:
         """Train to the end; yields the number of each epoch that is over, and writes its checkpoint when asked to go on."""
-        log_every, started = self.settings.log_every, (time.perf_counter(), self.place.step)
+        log_every, started, told = self.settings.log_every, (time.perf_counter(), self.place.step), False
         while self.place.epoch < self.settings.epochs:
             epoch = self.place.epoch
             if self.place.batch == 0:
@@ -112,6 +79,9 @@ class Loop:
             for fed in self.feed.epoch(epoch, self.place.batch, weights):
                 last = self.place.batch + 1 == len(self.feed)
                 row = self._one_step(fed, measured=last or self.place.step % log_every == 0)
+                if not told and self.update.captured is not None and self.update.captured.refused:
+                    told = True
+                    _say(log, f"steps are launched one kernel at a time, as {self.update.captured.refused}")
                 self.place = Place(self.place.step + 1, epoch, self.place.batch + 1)
                 if fed.skipped:
                     self._count_skipped(fed.skipped, log)
@@ -135,7 +105,7 @@ class Loop:
         if hasattr(self.method, "begin_epoch"):
             generator = generator_of(self.fabric.device, self.settings.seed, 3, epoch)
             for parameter in self.method.begin_epoch(self._project, generator):
-                self.optimizer.state.pop(parameter, None)  # the momentum of what it was before
+                self.update.forget(parameter)  # the momentum of what it was before
 
     def _project(self, module: nn.Module) -> tuple[Tensor, Tensor]:
         found = self.extract(module, single(self.parts.source.train))
@@ -146,57 +116,32 @@ class Loop:
         """Features of the deterministic view that evaluation and clustering see, on the run's device."""
         assert self.settings.image_size is not None  # filled in by `assemble`
         plain, device = Plain(self.parts.augment, self.settings.image_size), self.fabric.device
-        found = extract(module, dataset, plain, device=device, workers=self.settings.workers, keep_on_device=True)
+        # Other modes and sizes than a step's are not worth compiling for; to say so takes seconds to import.
+        with torch.compiler.set_stance("force_eager") if self.settings.compile else nullcontext():
+            found = extract(module, dataset, plain, device=device, workers=self.settings.workers, keep_on_device=True)
         self.skipped.update(found.skipped)
         return found
 
     def _one_step(self, fed: Fed, measured: bool) -> dict[str, Tensor] | None:
         """One update; at a log point the row that describes it, still on the device."""
-        done = self.place.step
-        progress = Progress(done, self.total)
-        torch.manual_seed(seed_of(self.settings.seed, 2, done, self.fabric.global_rank))
-        warmup = round(self.settings.warmup * self.total)
-        factor = warmup_cosine(done, warmup, self.total)
-        for group, peak in zip(self.optimizer.param_groups, self.peaks, strict=True):
-            group["lr"] = peak * factor
-        step: Step = self.model(Views(self._in_memory_format(fed.images), fed.places, self.parts.augment.recipe.full))
-        self.fabric.backward(step.loss)
-        if hasattr(self.method, "before_step"):
-            self.method.before_step(progress)
-        self.stepper.step()
-        self.stepper.zero_grad(set_to_none=True)
-        if hasattr(self.method, "update"):
-            self.method.update(step, progress)
-        loss = step.loss.detach()
-        self.bad = torch.where((self.bad < 0) & ~loss.isfinite(), done, self.bad)
-        top1 = self._probe_step(step.features, fed.labels)
-        return self._row(step, factor, top1) if measured else None
+        outcome = self.update(fed, self.place.step)
+        return self._row(outcome) if measured else None
 
-    def _probe_step(self, features: Tensor, labels: Tensor) -> Tensor | None:
-        if self.probe is None:
-            return None
-        loss, top1 = self.probe_model(features, labels)
-        self.fabric.backward(loss)
-        self.probe_stepper.step()
-        self.probe_stepper.zero_grad(set_to_none=True)
-        found: Tensor = top1
-        return found
-
-    def _row(self, step: Step, factor: float, top1: Tensor | None) -> dict[str, Tensor]:
+    def _row(self, outcome: Outcome) -> dict[str, Tensor]:
         with torch.no_grad():
-            terms = self.method.measure(step)
+            terms = self.method.measure(outcome.step)
         found = {
-            "rate": torch.tensor(self.peaks[0] * factor),
-            "loss": step.loss.detach(),
+            "rate": torch.tensor(self.update.peaks[0] * self.update.factor(self.place.step)),
+            "loss": outcome.step.loss,
             "entropy": terms.entropy,
             "reconstruction": terms.reconstruction,
             "er_bound": terms.entropy + terms.reconstruction,
         }
-        return found if top1 is None else {**found, "probe_top1": top1}
+        return found if outcome.top1 is None else {**found, "probe_top1": outcome.top1}
 
     def _numbers(self, row: dict[str, Tensor]) -> dict[str, float]:
         """The row on the host, by one look at the device, which also tells whether all losses have been numbers."""
-        numbers = (ranks.largest(self.bad), *row.values())
+        numbers = (ranks.largest(self.update.bad), *row.values())
         first_bad, *values = torch.stack([x.to(self.fabric.device, torch.float64) for x in numbers]).tolist()
         self._stop_if_bad(int(first_bad))
         return dict(zip(row, values, strict=True))
@@ -215,13 +160,13 @@ class Loop:
         """Write the checkpoint, unless what it would hold is broken."""
         # Weights can break before any loss shows it; norms, which are one pass over them, tell.
         sizes = torch.stack(torch._foreach_norm(list(self.parts.method.parameters())))
-        broken = torch.where(sizes.isfinite().all(), self.bad, self.place.step - 1)
-        self._stop_if_bad(int(ranks.largest(torch.where(self.bad < 0, broken, self.bad))))
+        broken = torch.where(sizes.isfinite().all(), self.update.bad, self.place.step - 1)
+        self._stop_if_bad(int(ranks.largest(torch.where(self.update.bad < 0, broken, self.update.bad))))
         if self.fabric.is_global_zero:
             history = History(self.elapsed(), tuple(sorted(self.skipped)))
             facts = facts_of(self.parts.source)
             checkpoint.save(
-                self.run.checkpoint, checkpoint.Content(self.place, self.settings.flat(), facts, self.state(), history)
+                self.run.checkpoint, checkpoint.Content(self.place, self.settings.flat(), facts, self.update.state(), history)
             )
         self.fabric.barrier()
 
@@ -240,11 +185,10 @@ class Loop:
     def _count_skipped(self, names: tuple[str, ...], log: Log | None) -> None:
         new = [name for name in names if name not in self.skipped]
         self.skipped.update(new)
-        if log is not None:
-            for name in new:
-                log.say(f"skipped a corrupt image: {name}")
+        for name in new:
+            _say(log, f"skipped a corrupt image: {name}")
 
-    def _in_memory_format(self, images: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        if self.fabric.device.type != "cuda":
-            return images
-        return tuple(x.contiguous(memory_format=torch.channels_last) for x in images)
+
+def _say(log: Log | None, text: str) -> None:
+    if log is not None:
+        log.say(text)

@@ -77,18 +77,20 @@ class Pretraining(pl.LightningModule):
             raise ValueError("the Trainer must have max_epochs or max_steps: the rate's schedule ends with the run")
         total = max(1, int(expected))
         progress = Progress(min(self.global_step, total - 1), total)
+        if hasattr(self.method, "prepare"):
+            self.method.prepare(progress)
         for group in optimizer.param_groups:
             group["lr"] = self.peak * warmup_cosine(progress.step, round(self.warmup * total), total)
 
         def closure() -> Any:
             loss = optimizer_closure()
             if hasattr(self.method, "before_step"):
-                self.method.before_step(progress)
+                self.method.before_step()
             return loss
 
         super().optimizer_step(epoch, batch_idx, optimizer, closure)
         if hasattr(self.method, "update"):
-            self.method.update(joined(self._steps), progress)
+            self.method.update(joined(self._steps))
         self._steps.clear()
 
     def _parted(self, batch: Any) -> tuple[Tensor, Tensor]:

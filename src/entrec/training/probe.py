@@ -24,6 +24,6 @@ class OnlineProbe(nn.Module):
         right = ((logits.argmax(dim=-1) == labels) & known).sum() / known.sum().clamp(min=1)
         return loss, right.detach()
 
-    def optimizer(self) -> torch.optim.Optimizer:
-        """What trains it."""
-        return torch.optim.AdamW(self.parameters(), lr=3e-3, weight_decay=0.0)
+    def optimizer(self, on_gpu: bool = False) -> torch.optim.Optimizer:
+        """What trains it; on a GPU in a form that a CUDA graph can hold."""
+        return torch.optim.AdamW(self.parameters(), lr=3e-3, weight_decay=0.0, capturable=on_gpu, fused=on_gpu)

@@ -40,6 +40,7 @@ class Settings:
         gather: batch-coupled losses see all devices' rows as one batch; otherwise one estimate per device, averaged.
         workers: processes that decode images, per device; by default 4, or as many as there are cores.
         compile: compile the encoder (worth it on a GPU for runs of more than a few minutes).
+        capture: launch a step on a single GPU as one CUDA graph.
         log_every: steps between two rows of metrics.csv.
         evaluate_every: epochs between two kNN scores.
         scores: kNN and linear probe at the end, where there are labels and held-out images.
@@ -70,6 +71,7 @@ class Settings:
     gather: bool = True
     workers: int = min(4, os.cpu_count() or 1)
     compile: bool = False
+    capture: bool = True
     log_every: int = 10
     evaluate_every: int = 1
     scores: bool = True

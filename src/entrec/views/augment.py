@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Generator, Tensor
@@ -48,7 +48,12 @@ class Augment:
             raise ValueError(f"mean and std must have as many channels as each other, got {mean} and {std}")
         if not all(bool((s > 0).all()) for s in self._stds):
             raise ValueError(f"std must be positive, got {std}")
+        self._levels: dict[tuple[int, torch.device], tuple[Tensor, Tensor]] = {}
         self.notice = _notice(recipe, [len(m) for m in self._means])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """To worker processes, which have no part in what is on a device."""
+        return {**self.__dict__, "_levels": {}}
 
     def __call__(self, images: Tensor, generator: Generator) -> tuple[Tensor, ...]:
         """Every view of images (k, C, H, W), uint8 or float in 0..1: one (k, C, size, size) each."""
@@ -120,9 +125,10 @@ class Augment:
         return self._normalise(x, v)
 
     def _normalise(self, x: Tensor, v: int) -> Tensor:
-        levels = (self._means[v % len(self._means)], self._stds[v % len(self._stds)])
-        mean, std = (level.to(x.device, non_blocking=True) for level in levels)
-        return ops.normalise(x, mean, std)
+        image = v % len(self._means)
+        if (image, x.device) not in self._levels:  # copied once: a copy would wait for the device, and no graph can hold it
+            self._levels[image, x.device] = (self._means[image].to(x.device), self._stds[image].to(x.device))
+        return ops.normalise(x, *self._levels[image, x.device])
 
 
 @dataclass(frozen=True)
