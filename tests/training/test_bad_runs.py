@@ -31,6 +31,7 @@ from tests.training.tiny import (
     quick,
     rows,
     source,
+    stopped_before,
 )  # fmt: skip
 
 
@@ -137,6 +138,15 @@ def test_a_folder_that_is_no_run_is_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError, match="holds files and is no run of entrec's, so it is not overwritten"):
         quick("byol", mine, overwrite=True)
     assert files_in(mine) == {"checkpoints/best.pt": b"mine"}
+
+
+def test_a_run_that_was_stopped_before_its_first_checkpoint_can_be_replaced(tmp_path: Path) -> None:
+    with stopped_before(1):
+        quick("byol", tmp_path / "run")
+    assert not Run(tmp_path / "run").checkpoint.exists()
+    with pytest.raises(FileExistsError, match=r"overwrite=True"):
+        quick("byol", tmp_path / "run")
+    assert len(quick("byol", tmp_path / "run", overwrite=True).metrics) == 8
 
 
 def test_going_on_and_replacing_are_not_asked_for_together(simclr: Run) -> None:

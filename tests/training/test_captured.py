@@ -9,11 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from entrec.data import Held, Source
 from entrec.methods import BYOL, METHODS, Step
 from entrec.training import train as train_module
 from entrec.training.captured import Captured
 from entrec.training.loop import Loop
-from tests.training.tiny import every_tensor, folder_of_files, quick, rows, stopped_before
+from tests.training.tiny import classes, every_tensor, folder_of_files, pixels, quick, rows, stopped_before
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before the first product: without it sums have no fixed order
 pytestmark = [
@@ -106,12 +107,18 @@ def test_a_step_that_waits_for_the_device_runs_as_it_is_and_is_named(
     assert equal(*map(every_tensor, runs)) == []
 
 
-def test_a_compiled_captured_run_is_close_to_the_plain_one(tmp_path: Path) -> None:
+def test_a_compiled_captured_run_is_close_to_the_plain_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # else convolutions round to ten bits, each in its own way
+    # At 32 pixels BatchNorm's last statistics are of 256 numbers; at 8 they are of 16, and magnify what was rounded.
+    held = Held(pixels(side=32), classes())
+    data = Source("colours", held, held, ("red", "green", "blue"), 3, 32, (0.4,) * 3, (0.25,) * 3, backbone="resnet18")
     given = {**LONGER, "epochs": 7, "backbone": "resnet18"}  # 21 steps
-    plain = quick("simclr", tmp_path / "plain", capture=False, **given)
-    compiled = quick("simclr", tmp_path / "compiled", compile=True, **given)
-    for a, b in zip(rows(plain), rows(compiled), strict=True):
-        assert a["loss"] == pytest.approx(b["loss"], rel=1e-4)
+    plain = quick("simclr", tmp_path / "plain", data, capture=False, **given)
+    compiled = quick("simclr", tmp_path / "compiled", data, compile=True, **given)
+    for a, b in zip(plain.metrics, compiled.metrics, strict=True):
+        assert ("loss" in a) == ("loss" in b)
+        if "loss" in a:
+            assert a["loss"] == pytest.approx(b["loss"], rel=1e-4)
 
 
 def test_what_changes_between_calls_is_read_anew() -> None:

@@ -139,7 +139,7 @@ def _begin(run: Run, parts: Parts, overwrite: bool) -> None:
         for name in _WRITTEN:
             path = run.folder / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    run.folder.mkdir(parents=True, exist_ok=True)
+    run.checkpoint.parent.mkdir(parents=True, exist_ok=True)  # by which it is known as a run, also before its first checkpoint
     write_config(run, parts.settings.flat())
 
 
