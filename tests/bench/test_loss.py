@@ -14,7 +14,7 @@ from torch import Tensor
 from entrec.bench import contestants, loss, memory, table, timing
 from entrec.bench.contestants import DENSE, LIGHTLY, OURS, Contestant, What, compared
 from entrec.bench.loss import float64_gradient, gradient_error
-from entrec.bench.results import Benchmark, Row
+from entrec.bench.results import Benchmark, Row, write
 from entrec.bench.settings import settings
 from entrec.bench.timing import ProductRate, float32_products, forward_backward, milliseconds
 from entrec.bench.views import unit_views
@@ -246,7 +246,7 @@ def test_the_table_of_a_gpu_fits_a_hundred_columns(measured: Benchmark) -> None:
 
 
 def test_everything_is_written(measured: Benchmark, tmp_path: Path) -> None:
-    loss.write(measured, tmp_path / "new" / "loss.json")
+    write(measured, tmp_path / "new" / "loss.json")
     document = json.loads((tmp_path / "new" / "loss.json").read_text())
     assert set(document) == {"settings", "machine", "product_rate", "rows", "missing"}
     assert document["rows"] == [asdict(row) for row in measured.rows]

@@ -7,12 +7,9 @@ Every contestant takes the same steps on the same random views. `entrec.bench.co
 operations the fraction of the device's matrix-product rate counts.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -51,12 +48,6 @@ def run(chosen: Settings, progress: Callable[[str], None] = lambda part: None) -
                     progress(f"k = {k}, d = {d}: {contestant.name}")
                     rows.append(_row(contestant, views, reference, chosen, rate, resident))
     return Benchmark(chosen, where, rate, rows, missing)
-
-
-def write(benchmark: Benchmark, path: Path) -> None:
-    """Write everything as JSON."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(asdict(benchmark), indent=1) + "\n")
 
 
 def float64_gradient(dense: Contestant, views: Tensor) -> Tensor | None:

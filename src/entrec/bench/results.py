@@ -1,10 +1,12 @@
-"""What a benchmark of a loss returns."""
+"""What a benchmark returns, where it was measured, and how it is written."""
 
+import json
 import os
 import platform
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -73,6 +75,12 @@ class Benchmark:
     product_rate: ProductRate
     rows: list[Row]
     missing: str
+
+
+def write(benchmark: Any, path: Path) -> None:
+    """Write everything, a dataclass of plain values, as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(asdict(benchmark), indent=1) + "\n")
 
 
 def machine(device: torch.device) -> Machine:

@@ -37,8 +37,8 @@ def table(benchmark: Benchmark) -> Table:
         rows.add_column(name, justify="right")
     for i, row in enumerate(benchmark.rows):
         last = i + 1 == len(benchmark.rows) or (row.k, row.d) != (benchmark.rows[i + 1].k, benchmark.rows[i + 1].d)
-        cells = [row.note or _number(row.ms), *([_number(row.back_to_back_ms)] if on_cuda else [])]
-        cells += [_times(row, ours.get((row.k, row.d))), _number(row.peak_mb), _error(row), _percent(row)]
+        cells = [row.note or number(row.ms), *([number(row.back_to_back_ms)] if on_cuda else [])]
+        cells += [_times(row, ours.get((row.k, row.d))), number(row.peak_mb), _error(row), _percent(row)]
         style = "bold" if row.contestant == OURS else None
         rows.add_row(str(row.k), str(row.d), row.contestant, *cells, style=style, end_section=last)
     return rows
@@ -109,7 +109,7 @@ def _on_cuda(benchmark: Benchmark) -> bool:
     return benchmark.settings.device.startswith("cuda")
 
 
-def _number(x: float | None) -> str:
+def number(x: float | None) -> str:
     """Three digits, and no exponent."""
     if x is None:
         return "-"
@@ -117,11 +117,11 @@ def _number(x: float | None) -> str:
 
 
 def _rate(tflops: float) -> str:
-    return f"{_number(tflops)} TFLOP/s" if tflops >= 1 else f"{_number(1e3 * tflops)} GFLOP/s"
+    return f"{number(tflops)} TFLOP/s" if tflops >= 1 else f"{number(1e3 * tflops)} GFLOP/s"
 
 
 def _times(row: Row, ours: float | None) -> str:
-    return "-" if row.ms is None or ours is None else _number(row.ms / ours)
+    return "-" if row.ms is None or ours is None else number(row.ms / ours)
 
 
 def _error(row: Row) -> str:

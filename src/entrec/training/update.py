@@ -1,6 +1,6 @@
 """One update: views, loss, backward, optimiser, the method's own updates, and the online probe's."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import torch
@@ -51,6 +51,7 @@ class Update:
         self.bad = torch.tensor(-1, device=fabric.device)  # the first step whose loss was no number
         self.done = torch.tensor(0, device=fabric.device)  # steps before this one
         self.generator = torch.Generator(fabric.device)
+        self.mark: Callable[[str], None] = _nothing  # hears which part of an uncaptured step is over: `entrec bench train`
         self._set_up()
         captures = self.on_gpu and fabric.world_size == 1 and self.settings.capture
         self.captured = Captured(self._update, [self.generator]) if captures else None
@@ -99,16 +100,23 @@ class Update:
         views = self.feed.views(crops, places, self.generator)
         if self.on_gpu:
             views = tuple(x.contiguous(memory_format=torch.channels_last) for x in views)
+        self.mark("views")
         step: Step = self.model(Views(views, places, self.parts.augment.recipe.full))
+        self.mark("forward")
         self.fabric.backward(step.loss)
+        self.mark("backward")
         if hasattr(self.method, "before_step"):
             self.method.before_step()
         self.stepper.step()
         self.stepper.zero_grad(set_to_none=True)
+        self.mark("optimiser")
         if hasattr(self.method, "update"):
             self.method.update(step)
+        self.mark("memory")
         self.bad.copy_(torch.where((self.bad < 0) & ~step.loss.detach().isfinite(), self.done, self.bad))
-        return Outcome(step.detached(), self._probe_update(step.features, labels))
+        top1 = self._probe_update(step.features, labels)
+        self.mark("probe")
+        return Outcome(step.detached(), top1)
 
     def _probe_update(self, features: Tensor, labels: Tensor) -> Tensor | None:
         if self.probe is None:
@@ -140,6 +148,10 @@ class Update:
         for value in self.optimizer.state.get(parameter, {}).values():
             if isinstance(value, Tensor):
                 value.zero_()
+
+
+def _nothing(part: str) -> None:
+    pass
 
 
 def _load(optimizer: Any, state: dict[str, Any]) -> None:

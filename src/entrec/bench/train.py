@@ -1,0 +1,172 @@
+"""Samples per second of training through `entrec.train`, beside the encoder alone, and where a step goes.
+
+    entrec bench train --method byol --er --backbone resnet18 --image-size 32 --batch-size 64 --batch-size 1024 --out FILE.json
+
+The images are random and in memory, unless `--data` names others: what is measured is the step, not the disk.
+"""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from entrec.bench.bare import LIMIT, WAYS, Way, bare_rate
+from entrec.bench.parts import step_parts
+from entrec.bench.results import Machine, machine
+from entrec.data import Held, Source, open_source
+from entrec.training.assemble import assemble
+from entrec.training.devices import fabric_for
+from entrec.training.loop import Loop
+from entrec.training.run import Run
+from entrec.training.settings import Settings as RunSettings
+from entrec.training.settings import settings as run_settings
+from entrec.training.train import train
+
+_APART = ("byol", "moco", "ir")  # methods whose BatchNorm sees one view at a time
+_STEPS = {"cpu": 30, "cuda": 300}
+_EPOCHS = 3
+_CLASSES = 10
+_PART_STEPS = 5
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to measure.
+
+    Args:
+        run: the settings of the run, but for its batch size.
+        batches: sizes of a batch.
+        steps: of training that are timed, for each.
+        image_size: of random images; None where the run's data are taken.
+    """
+
+    run: dict[str, Any]
+    batches: tuple[int, ...]
+    steps: int
+    image_size: int | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One batch size.
+
+    Args:
+        batch: samples in a step.
+        ours: samples per second of training.
+        bare: those of the encoder alone, by way.
+        parts: milliseconds of a step by part.
+        peak_mb: the most memory that training had on a GPU, in 10^6 bytes.
+    """
+
+    batch: int
+    ours: float
+    bare: dict[Way, float]
+    parts: dict[str, float]
+    peak_mb: float | None
+
+    def ratio(self, limit: Way) -> float:
+        """Training's rate in parts of the encoder's."""
+        return self.ours / self.bare[limit]
+
+    @property
+    def idle(self) -> float:
+        """Milliseconds of a step in which the device waits, or does what no part accounts for."""
+        return 1e3 * self.batch / self.ours - sum(self.parts.values())
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Everything that was measured, and the settings of the run as they were understood."""
+
+    settings: Settings
+    complete: dict[str, Any]
+    machine: Machine
+    limit: Way
+    rows: list[Row]
+
+
+def settings(
+    method: str = "byol",
+    batches: tuple[int, ...] = (),
+    image_size: int = 32,
+    data: str | None = None,
+    device: str = "auto",
+    steps: int | None = None,
+    **given: Any,
+) -> Settings:
+    """Check the choices; `given` are settings of the run: er, backbone, precision, compile, ..."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    run = {"method": method, "device": device, **given, **({} if data is None else {"data": data})}
+    run_settings(method, {key: value for key, value in run.items() if key != "method"})
+    for batch in batches:
+        if batch < 2:
+            raise ValueError(f"a batch must have at least 2 samples, got {batch}")
+    steps = _STEPS.get(device, 30) if steps is None else steps
+    if steps < 10:
+        raise ValueError(f"steps must be at least 10, of which the first half is not counted, got {steps}")
+    return Settings(run, batches or ((64, 256, 1024) if device == "cuda" else (64, 256)), steps, None if data else image_size)
+
+
+def run(chosen: Settings, progress: Callable[[str], None] = lambda part: None) -> Benchmark:
+    """Measure every batch size; `progress` hears what comes next."""
+    device = torch.device(chosen.run["device"])
+    where, rows, complete = machine(device), [], {}
+    for batch in chosen.batches:
+        source = _source(chosen, batch)
+        wanted = run_settings(chosen.run["method"], _given(chosen, batch, len(source.train)))  # type: ignore[arg-type]
+        progress(f"batch {batch}: training")
+        ours, peak = _trained(wanted, source, device)
+        progress(f"batch {batch}: where the step goes")
+        loop = _loop(wanted, source)
+        parts, complete = step_parts(loop, _PART_STEPS), loop.settings.flat()
+        bf16 = loop.fabric._precision.precision != "32-true"
+        bare: dict[Way, float] = {}
+        for way in WAYS[device.type]:
+            progress(f"batch {batch}: the encoder alone, {way}")
+            bare[way] = bare_rate(
+                complete["backbone"], source.channels, complete["image_size"], batch, way=way, device=device, bf16=bf16,
+                teacher=getattr(loop.method, "teacher", None) is not None, apart=wanted.method in _APART,
+                repeats=10 if device.type == "cuda" else 3,
+            )  # fmt: skip
+        rows.append(Row(batch, ours, bare, parts, peak))
+    return Benchmark(chosen, complete, where, LIMIT[device.type], rows)
+
+
+def _given(chosen: Settings, batch: int, images: int) -> dict[str, Any]:
+    """The run's settings: as a user has them, but for scores, which come between steps."""
+    epochs = max(_EPOCHS, -(-chosen.steps * batch // images))
+    usual = {"batch_size": batch, "epochs": epochs, "evaluate_every": 10**6, "scores": False}
+    return {**usual, **{key: value for key, value in chosen.run.items() if key != "method"}}
+
+
+def _source(chosen: Settings, batch: int) -> Source:
+    if chosen.image_size is None:
+        return open_source(chosen.run["data"])
+    side = chosen.image_size
+    n = min(max(4 * batch, 5000), chosen.steps * batch)
+    images = torch.randint(0, 256, (n, 3, side, side), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    held = Held(images, torch.arange(n) % _CLASSES)
+    return Source("noise", held, None, tuple(map(str, range(_CLASSES))), 3, side, (0.5,) * 3, (0.29,) * 3, backbone="resnet18")
+
+
+def _trained(wanted: RunSettings, source: Source, device: torch.device) -> tuple[float, float | None]:
+    """Samples per second, the median over the rows of a run's later half, and the most memory it had."""
+    on_gpu = device.type == "cuda"
+    if on_gpu:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+    given = {key: value for key, value in wanted.flat().items() if key not in ("method", "data") and value is not None}
+    with tempfile.TemporaryDirectory() as folder:
+        found = train(wanted.method, data=source, out=Path(folder) / "run", **given)
+        rates = [row["samples_per_second"] for row in found.metrics if "samples_per_second" in row]
+    peak = torch.cuda.max_memory_allocated(device) / 1e6 if on_gpu else None
+    return median(rates[len(rates) // 2 :]), peak
+
+
+def _loop(wanted: RunSettings, source: Source) -> Loop:
+    return Loop(fabric_for(wanted), assemble(wanted, source), Run(Path("unused")))

@@ -1,0 +1,163 @@
+"""`entrec bench train`: what it measures and how it says so; how fast anything is stays out of the tests."""
+
+import io
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+from torch import nn
+from typer.testing import CliRunner
+
+from entrec.bench import parts, train_table
+from entrec.bench import train as bench
+from entrec.bench.bare import bare_rate
+from entrec.bench.parts import PARTS
+from entrec.bench.results import write
+from entrec.bench.timing import Milliseconds
+from entrec.bench.train import Benchmark, Row
+from entrec.branches.backbones import Backbone
+from entrec.cli import app
+from entrec.training.settings import settings as run_settings
+from tests.training.tiny import source
+
+QUICK: dict[str, Any] = {"batches": (16,), "image_size": 16, "steps": 10, "device": "cpu", "backbone": "tiny"}
+
+
+@pytest.fixture(scope="module")
+def measured() -> Benchmark:
+    return bench.run(bench.settings("byol", er=True, **QUICK))
+
+
+def test_training_the_encoder_and_every_part_are_measured(measured: Benchmark) -> None:
+    (row,) = measured.rows
+    assert row.batch == 16
+    assert row.ours > 0
+    assert row.bare.keys() == {"eager"}
+    assert row.parts.keys() == set(PARTS)
+    assert all(ms >= 0 for ms in row.parts.values())
+    for part in ("views", "forward", "loss", "backward", "optimiser", "memory", "probe", "logging"):
+        assert row.parts[part] > 0, part
+    assert measured.complete["er"]
+    assert measured.complete["backbone"] == "tiny"
+
+
+def test_ratio_and_idle_follow_from_the_rates() -> None:
+    row = Row(100, 50.0, {"eager": 80.0}, {"views": 300.0, "forward": 1200.0}, None)  # steps of two seconds
+    assert row.ratio("eager") == 0.625
+    assert row.idle == 500.0
+
+
+def test_stretches_of_a_part_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([0.0, 1.0, 3.0, 3.5, 7.5])
+    monkeypatch.setattr("time.perf_counter", lambda: next(times))
+    marks = parts._Marks(on_gpu=False)
+    for part in ("views", "branches", "forward", "branches"):
+        marks.mark(part)
+    assert marks.milliseconds() == {"views": 1000.0, "branches": 6000.0, "forward": 500.0}
+
+
+def test_nothing_is_left_in_the_loop_that_was_looked_at() -> None:
+    wanted = run_settings("byol", {"batch_size": 16, "device": "cpu", "epochs": 1})
+    loop = bench._loop(wanted, source())
+    before = loop.update.mark
+    parts.step_parts(loop, 2)
+    assert loop.update.mark is before
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in loop.parts.method.children())
+
+
+@pytest.mark.parametrize(("teacher", "apart", "calls"), [(False, False, 1), (False, True, 2), (True, True, 4)])
+def test_the_encoder_alone_sees_both_views(teacher: bool, apart: bool, calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, bool]] = []
+
+    class Watched(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(()))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.append((len(x), torch.is_grad_enabled()))
+            return self.weight * x.mean(dim=(1, 2, 3))
+
+    def a_millisecond(step: Callable[[], object], device: torch.device, repeats: int) -> Milliseconds:
+        seen.clear()
+        step()
+        return Milliseconds(1.0, None)
+
+    monkeypatch.setattr("entrec.bench.bare.build_backbone", lambda *_: Backbone(Watched(), 1, "entrec", False, ()))
+    monkeypatch.setattr("entrec.bench.bare.milliseconds", a_millisecond)
+    where = torch.device("cpu")
+    rate = bare_rate("x", 3, 8, 6, way="eager", device=where, bf16=False, teacher=teacher, apart=apart, repeats=1)
+    assert rate == 6000.0  # six samples in a millisecond
+    assert len(seen) == calls
+    assert sum(rows for rows, learns in seen if learns) == 12
+    assert sum(rows for rows, learns in seen if not learns) == (12 if teacher else 0)
+
+
+def test_the_command_it_names_asks_for_the_same(measured: Benchmark, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bench.Settings] = []
+
+    def noted(chosen: bench.Settings, progress: Any) -> Benchmark:
+        asked.append(chosen)
+        return measured
+
+    monkeypatch.setattr(bench, "run", noted)
+    command = shlex.split(train_table.command(measured))
+    assert command[:3] == ["entrec", "bench", "train"]
+    result = CliRunner().invoke(app, [*command[1:-2], "--device", "cpu"])
+    assert result.exit_code == 0, result.output
+    (again,) = asked
+    assert (again.batches, again.steps, again.image_size) == (measured.settings.batches, 10, 16)
+    assert {key: again.run[key] for key in ("method", "er", "backbone")} == {"method": "byol", "er": True, "backbone": "tiny"}
+
+
+def test_tables_fit_eighty_columns_also_on_a_gpu(measured: Benchmark) -> None:
+    ways: Any = {way: 123456.7 for way in ("eager", "captured", "compiled", "compiled and captured")}
+    row = Row(1024, 98765.4, ways, dict.fromkeys(PARTS, 123.456), 123456.7)
+    console = Console(width=80, record=True, file=io.StringIO())
+    for shown in (measured, replace(measured, rows=[row] * 3, limit="compiled and captured")):
+        console.print(train_table.rates(shown), train_table.parts(shown))
+    text = console.export_text()
+    assert "98,765" in text
+    assert "0.80" in text
+    assert "…" not in text
+
+
+def test_everything_is_written(measured: Benchmark, tmp_path: Path) -> None:
+    write(measured, tmp_path / "train.json")
+    found = json.loads((tmp_path / "train.json").read_text())
+    assert found["rows"][0]["parts"] == measured.rows[0].parts
+    assert found["complete"]["batch_size"] == 16
+    page = train_table.markdown(measured)
+    assert "| batch | training |" in page
+    assert train_table.command(measured) in page
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--method", "biol"], "did you mean 'byol'"),
+        (["--batch-size", "1"], "at least 2 samples, got 1"),
+        (["--backbone", "resnet19"], "there is no backbone 'resnet19'"),
+        (["--data", "nowhere"], "nowhere"),
+    ],
+)
+def test_bad_choices_are_named(options: list[str], says: str) -> None:
+    result = CliRunner().invoke(app, ["bench", "train", "--device", "cpu", "--steps", "10", *options])
+    assert result.exit_code == 2
+    assert says in result.output.replace("\n", " ")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu() -> None:
+    found = bench.run(bench.settings("byol", er=True, **{**QUICK, "device": "cuda", "backbone": "resnet18", "image_size": 32}))
+    (row,) = found.rows
+    assert row.bare.keys() == {"eager", "captured", "compiled", "compiled and captured"}
+    assert row.peak_mb is not None
+    assert all(row.parts[part] > 0 for part in PARTS)
