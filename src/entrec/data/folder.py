@@ -42,7 +42,8 @@ def open_folder(
     if is_run(folder):
         raise ValueError(f"{folder} is a run directory of entrec, not a folder of images")
     names = listed(folder)
-    listing = Listing(str(folder), names, [str(folder / name) for name in names])
+    root = os.path.join(folder, "")
+    listing = Listing(str(folder), names, [root + name for name in names])  # a million of pathlib's paths would take seconds
     return from_listing(listing, image_size, labels, strict, channels)
 
 
