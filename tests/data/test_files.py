@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 from torchvision.transforms.v2.functional import pil_to_tensor
 
@@ -48,6 +48,17 @@ def test_a_photograph_stands_the_way_its_camera_was_held(tmp_path: Path) -> None
     image.save(tmp_path / "a.png", exif=exif)
     upright: Tensor = pil_to_tensor(image.transpose(Image.Transpose.ROTATE_270))
     assert torch.equal(decode(tmp_path / "a.png"), upright)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("mode", ["L", "RGB", "CMYK"])
+def test_a_jpeg_is_what_pillow_makes_of_it(mode: str, orientation: int, tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    picture(mode=mode).save(tmp_path / "a.jpg", exif=exif, quality=90)
+    with Image.open(tmp_path / "a.jpg") as image:
+        expected: Tensor = pil_to_tensor(ImageOps.exif_transpose(image).convert("RGB"))
+    assert torch.equal(decode(tmp_path / "a.jpg"), expected)
 
 
 def test_a_palette_with_transparency_is_read_without_a_warning(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
