@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from entrec import cli
 from entrec.training.loop import Loop
 from entrec.training.run import Run
-from tests.training.tiny import COMMON, HEADS, different, files_in, folder_of_files, quick
+from tests.training.tiny import COMMON, HEADS, broken_at, different, files_in, folder_of_files, quick
 
 WIDE = {"COLUMNS": "400", "TERM": "dumb"}
 
@@ -206,15 +206,7 @@ def test_corrupt_images_are_counted_at_the_end(tmp_path: Path) -> None:
 def test_a_loss_that_is_no_number_ends_it_with_the_last_good_checkpoint(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = Loop._one_step
-    nan = torch.nan
-
-    def one_step(self: Loop, fed: object, measured: bool) -> object:
-        if self.place.step == 4:
-            fed = fed._replace(images=tuple(x * nan for x in fed.images))  # type: ignore[attr-defined]
-        return original(self, fed, measured)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Loop, "_one_step", one_step)
+    broken_at(4, monkeypatch)
     result = entrec("train", "byol", "--data", folder, "--out", tmp_path / "run", *small("byol"))
     assert result.exit_code == 2
     assert f"at step 5 (epoch 2); the last good checkpoint is {Run(tmp_path / 'run').checkpoint}" in said(result)

@@ -16,17 +16,26 @@ from typer.testing import CliRunner
 
 from entrec.bench import parts, train_table
 from entrec.bench import train as bench
-from entrec.bench.bare import bare_rate
+from entrec.bench.bare import Call, bare_rate
 from entrec.bench.parts import PARTS
 from entrec.bench.results import write
 from entrec.bench.timing import Milliseconds
 from entrec.bench.train import Benchmark, Row
 from entrec.branches.backbones import Backbone
 from entrec.cli import app
+from entrec.training.assemble import assemble
+from entrec.training.devices import fabric_for
+from entrec.training.loop import Loop
+from entrec.training.run import Run
 from entrec.training.settings import settings as run_settings
 from tests.training.tiny import source
 
 QUICK: dict[str, Any] = {"batches": (16,), "image_size": 16, "steps": 10, "device": "cpu", "backbone": "tiny"}
+
+
+def loop_of(method: str, **given: Any) -> Loop:
+    wanted = run_settings(method, {"batch_size": 16, "device": "cpu", "epochs": 1, **given})
+    return Loop(fabric_for(wanted), assemble(wanted, source()), Run(Path("unused")))
 
 
 @pytest.fixture(scope="module")
@@ -63,16 +72,37 @@ def test_stretches_of_a_part_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_is_left_in_the_loop_that_was_looked_at() -> None:
-    wanted = run_settings("byol", {"batch_size": 16, "device": "cpu", "epochs": 1})
-    loop = bench._loop(wanted, source())
+    loop = loop_of("byol")
     before = loop.update.mark
     parts.step_parts(loop, 2)
     assert loop.update.mark is before
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in loop.parts.method.children())
 
 
-@pytest.mark.parametrize(("teacher", "apart", "calls"), [(False, False, 1), (False, True, 2), (True, True, 4)])
-def test_the_encoder_alone_sees_both_views(teacher: bool, apart: bool, calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("method", "student", "teacher"),
+    [
+        ("simclr", [32], []),
+        ("cmc", [32], []),
+        ("ir", [16], []),
+        ("moco", [16], [16]),
+        ("deepcluster", [32], []),
+        ("swav", [32], []),
+        ("byol", [16, 16], [16, 16]),
+        ("dino", [32], [32]),
+    ],
+)
+def test_the_encoder_alone_is_called_as_in_a_step(method: str, student: list[int], teacher: list[int]) -> None:
+    crops = {"small_crops": 0} if method in ("swav", "dino") else {}
+    few = {"clusters": 5} if method == "deepcluster" else {}
+    loop = loop_of(method, **crops, **few)
+    calls = parts.encoder_calls(loop)
+    assert [call.shape[0] for call in calls if call.learns] == student  # rows of each call: views together, or one by one
+    assert [call.shape[0] for call in calls if not call.learns] == teacher
+    assert not any(module._forward_pre_hooks for module in loop.parts.method.modules())
+
+
+def test_the_bare_step_makes_those_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, bool]] = []
 
     class Watched(nn.Module):
@@ -91,12 +121,10 @@ def test_the_encoder_alone_sees_both_views(teacher: bool, apart: bool, calls: in
 
     monkeypatch.setattr("entrec.bench.bare.build_backbone", lambda *_: Backbone(Watched(), 1, "entrec", False, ()))
     monkeypatch.setattr("entrec.bench.bare.milliseconds", a_millisecond)
-    where = torch.device("cpu")
-    rate = bare_rate("x", 3, 8, 6, way="eager", device=where, bf16=False, teacher=teacher, apart=apart, repeats=1)
+    calls = [Call((6, 3, 8, 8), True), Call((6, 3, 8, 8), False), Call((12, 3, 4, 4), True)]
+    rate = bare_rate("x", calls, 6, way="eager", device=torch.device("cpu"), bf16=False, repeats=1)
     assert rate == 6000.0  # six samples in a millisecond
-    assert len(seen) == calls
-    assert sum(rows for rows, learns in seen if learns) == 12
-    assert sum(rows for rows, learns in seen if not learns) == (12 if teacher else 0)
+    assert sorted(seen) == [(6, False), (6, True), (12, True)]
 
 
 def test_the_command_it_names_asks_for_the_same(measured: Benchmark, monkeypatch: pytest.MonkeyPatch) -> None:

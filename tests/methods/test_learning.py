@@ -90,11 +90,11 @@ def trained(name: str, er: bool, **options: Any) -> tuple[Any, list[float]]:
         weights = getattr(method, "weights", torch.ones(IMAGES))
         places = torch.multinomial(weights, BATCH, replacement=True, generator=world.generator)
         views = tuple(world.view(contents[places]) for _ in range(2))
+        if hasattr(method, "prepare"):
+            method.prepare(Progress(step, STEPS))
         found = method(Views(views, places, 2))
         optimizer.zero_grad()
         found.loss.backward()
-        if hasattr(method, "prepare"):
-            method.prepare(Progress(step, STEPS))
         if hasattr(method, "before_step"):
             method.before_step()
         optimizer.step()

@@ -60,10 +60,10 @@ def number_of(name: str) -> int:
 
 def one_step(method: Any, views: Views, optimizer: torch.optim.Optimizer | None = None) -> Step:
     method.zero_grad(set_to_none=True)
-    step: Step = method(views)
-    step.loss.backward()
     if hasattr(method, "prepare"):
         method.prepare(AT)
+    step: Step = method(views)
+    step.loss.backward()
     if hasattr(method, "before_step"):
         method.before_step()
     if optimizer is not None:

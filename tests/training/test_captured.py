@@ -91,6 +91,17 @@ def test_a_run_that_goes_on_ends_as_one_that_never_stopped(tmp_path: Path) -> No
     assert equal(every_tensor(whole), every_tensor(parted)) == []
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd", "lars"])
+def test_a_run_begun_on_a_cpu_goes_on_on_a_gpu(optimizer: str, tmp_path: Path) -> None:
+    given = {**LONGER, "optimizer": optimizer, "backbone": "resnet18"}
+    with stopped_before(4):
+        quick("byol", tmp_path / "run", **{**given, "device": "cpu"})
+    moved = quick("byol", tmp_path / "run", resume=True, **given)
+    stayed = quick("byol", tmp_path / "stayed", **{**given, "device": "cpu"})
+    for a, b in zip(rows(stayed)[:6], rows(moved)[:6], strict=True):
+        assert a == pytest.approx(b, rel=2e-2, abs=2e-2)
+
+
 def test_a_step_that_waits_for_the_device_runs_as_it_is_and_is_named(
     tmp_path: Path, loops: list[Loop], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,9 +1,9 @@
 """The limit of training: the encoder alone, forward + backward on views that are on the device already."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,62 +22,62 @@ LIMIT: dict[str, Way] = {"cpu": "eager", "cuda": "compiled and captured"}  # wha
 _WARM_UP = 5  # calls: capture comes after the third
 
 
+class Call(NamedTuple):
+    """One call of an encoder in a step: the images' shape, and whether a gradient is taken."""
+
+    shape: tuple[int, ...]
+    learns: bool
+
+
 def bare_rate(
-    backbone: str,
-    channels: int,
-    side: int,
-    batch: int,
-    *,
-    way: Way,
-    device: torch.device,
-    bf16: bool,
-    teacher: bool,
-    apart: bool,
-    repeats: int,
-) -> float:
-    """Samples per second of the encoder alone on two views of each sample.
+    backbone: str, calls: Sequence[Call], batch: int, *, way: Way, device: torch.device, bf16: bool, repeats: int
+) -> float | None:
+    """Samples per second of the encoder alone: the calls of a step on views that are there, and the backward pass of them.
 
     Args:
-        backbone: its name.
-        channels: of an image.
-        side: of a view, in pixels.
-        batch: samples.
+        backbone: the encoder's name.
+        calls: of a step; those without a gradient are a teacher's.
+        batch: samples in a step.
         way: how the kernels are made and launched.
         device: where.
         bf16: under autocast to bfloat16.
-        teacher: a teacher's encoder sees both views too, without a gradient.
-        apart: one call per view, as where BatchNorm sees one view at a time.
         repeats: steps to time at the least.
+    Returns: None where an encoder cannot be captured.
     """
-    encoder = build_backbone(backbone, channels, side).module.to(device)
-    other = Teacher(encoder).module if teacher else None
-    for module in (encoder, *([] if other is None else [other])):
+    _, channels, side, _ = calls[0].shape
+    student = build_backbone(backbone, channels, side).module.to(device)
+    teacher = Teacher(student).module
+    for module in (student, teacher):
         if device.type == "cuda":
             module.to(memory_format=torch.channels_last)
         if way.startswith("compiled"):
             module.compile()
-    views = [torch.randn(batch, channels, side, side, device=device) for _ in range(2)]
-    inputs = views if apart else [torch.cat(views)]
-    if device.type == "cuda":
-        inputs = [x.contiguous(memory_format=torch.channels_last) for x in inputs]
-    precision = partial(torch.autocast, device.type, torch.bfloat16, bf16)
-    step: Callable[[], object] = partial(_step, encoder, other, inputs, precision if bf16 else nullcontext)
-    if way.endswith("captured"):
-        step = partial(Captured(step), None)
+    layout = torch.channels_last if device.type == "cuda" else torch.contiguous_format
+    inputs = [(torch.randn(call.shape, device=device).contiguous(memory_format=layout), call.learns) for call in calls]
+    precision = partial(torch.autocast, device.type, torch.bfloat16) if bf16 else nullcontext
+    step: Callable[[], object] = partial(_step, student, teacher, inputs, precision)
+    captured = Captured(step) if way.endswith("captured") else None
+    if captured is not None:
+        step = partial(captured, None)
     for _ in range(_WARM_UP):
         step()
+    if captured is not None and captured.refused:
+        return None
     return 1e3 * batch / milliseconds(step, device, repeats).step
 
 
 def _step(
-    encoder: nn.Module, teacher: nn.Module | None, inputs: list[Tensor], precision: Callable[[], AbstractContextManager[object]]
+    student: nn.Module,
+    teacher: nn.Module,
+    inputs: list[tuple[Tensor, bool]],
+    precision: Callable[[], AbstractContextManager[object]],
 ) -> None:
     with precision():
-        outputs = [encoder(x) for x in inputs]
-        if teacher is not None:
-            with torch.no_grad():
-                for x in inputs:
+        outputs = [student(x) for x, learns in inputs if learns]
+        with torch.no_grad():
+            for x, learns in inputs:
+                if not learns:
                     teacher(x)
     torch.autograd.backward(outputs, [torch.ones_like(x) for x in outputs])
-    for parameter in encoder.parameters():
+    for parameter in student.parameters():
         parameter.grad = None

@@ -7,8 +7,9 @@ from statistics import fmean
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from entrec.bench.bare import Call
 from entrec.training.feed import Fed
 from entrec.training.loop import Loop
 
@@ -85,10 +86,9 @@ def _told(loop: Loop, marks: _Marks) -> Iterator[None]:
     """Let the update, and the branches within its forward pass, tell when they are over."""
     hooks = []
     if not loop.settings.compile:
-        for name, module in loop.parts.method.named_children():
-            if name != "loss" and isinstance(module, nn.Module):
-                hooks.append(module.register_forward_pre_hook(lambda *_: marks.mark("forward")))
-                hooks.append(module.register_forward_hook(lambda *_: marks.mark("branches")))
+        for module in _branches(loop.parts.method):
+            hooks.append(module.register_forward_pre_hook(lambda *_: marks.mark("forward")))
+            hooks.append(module.register_forward_hook(lambda *_: marks.mark("branches")))
     before, loop.update.mark = loop.update.mark, marks.mark
     try:
         yield
@@ -96,6 +96,33 @@ def _told(loop: Loop, marks: _Marks) -> Iterator[None]:
         loop.update.mark = before
         for hook in hooks:
             hook.remove()
+
+
+def _branches(method: nn.Module) -> Iterator[nn.Module]:
+    """The modules that a method calls in its forward pass, but for the loss."""
+    for name, module in method.named_children():
+        if isinstance(module, nn.ModuleList):
+            yield from module
+        elif name != "loss":
+            yield module
+
+
+def encoder_calls(loop: Loop) -> list[Call]:
+    """What the encoders of a step are called with, by the student and by a teacher."""
+    calls: list[Call] = []
+
+    def note(module: nn.Module, given: tuple[Tensor, ...]) -> None:
+        calls.append(Call(tuple(given[0].shape), torch.is_grad_enabled()))
+
+    teacher = getattr(loop.method, "teacher", None)
+    encoders = [loop.method.encoder, *getattr(loop.method, "other_encoders", ())]
+    hooks = [x.register_forward_pre_hook(note) for x in (*encoders, *([] if teacher is None else [teacher.module]))]
+    fed = next(loop.feed.epoch(0))
+    loop.update._prepare(0, fed.seed)
+    loop.update._update(fed.labels, fed.places, *fed.crops)
+    for hook in hooks:
+        hook.remove()
+    return calls
 
 
 def _logging(loop: Loop, fed: Fed) -> float:

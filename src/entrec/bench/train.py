@@ -5,6 +5,7 @@
 The images are random and in memory, unless `--data` names others: what is measured is the step, not the disk.
 """
 
+import gc
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 
 from entrec.bench.bare import LIMIT, WAYS, Way, bare_rate
-from entrec.bench.parts import step_parts
+from entrec.bench.parts import encoder_calls, step_parts
 from entrec.bench.results import Machine, machine
 from entrec.data import Held, Source, open_source
 from entrec.training.assemble import assemble
@@ -26,7 +27,6 @@ from entrec.training.settings import Settings as RunSettings
 from entrec.training.settings import settings as run_settings
 from entrec.training.train import train
 
-_APART = ("byol", "moco", "ir")  # methods whose BatchNorm sees one view at a time
 _STEPS = {"cpu": 30, "cuda": 300}
 _EPOCHS = 3
 _CLASSES = 10
@@ -68,9 +68,9 @@ class Row:
     parts: dict[str, float]
     peak_mb: float | None
 
-    def ratio(self, limit: Way) -> float:
-        """Training's rate in parts of the encoder's."""
-        return self.ours / self.bare[limit]
+    def ratio(self, limit: Way) -> float | None:
+        """Training's rate in parts of the encoder's, where that is known."""
+        return self.ours / self.bare[limit] if limit in self.bare else None
 
     @property
     def idle(self) -> float:
@@ -115,26 +115,30 @@ def settings(
 def run(chosen: Settings, progress: Callable[[str], None] = lambda part: None) -> Benchmark:
     """Measure every batch size; `progress` hears what comes next."""
     device = torch.device(chosen.run["device"])
-    where, rows, complete = machine(device), [], {}
-    for batch in chosen.batches:
-        source = _source(chosen, batch)
-        wanted = run_settings(chosen.run["method"], _given(chosen, batch, len(source.train)))  # type: ignore[arg-type]
-        progress(f"batch {batch}: training")
-        ours, peak = _trained(wanted, source, device)
-        progress(f"batch {batch}: where the step goes")
-        loop = _loop(wanted, source)
-        parts, complete = step_parts(loop, _PART_STEPS), loop.settings.flat()
-        bf16 = loop.fabric._precision.precision != "32-true"
-        bare: dict[Way, float] = {}
-        for way in WAYS[device.type]:
-            progress(f"batch {batch}: the encoder alone, {way}")
-            bare[way] = bare_rate(
-                complete["backbone"], source.channels, complete["image_size"], batch, way=way, device=device, bf16=bf16,
-                teacher=getattr(loop.method, "teacher", None) is not None, apart=wanted.method in _APART,
-                repeats=10 if device.type == "cuda" else 3,
-            )  # fmt: skip
-        rows.append(Row(batch, ours, bare, parts, peak))
-    return Benchmark(chosen, complete, where, LIMIT[device.type], rows)
+    where = machine(device)
+    found = [_measured(chosen, batch, device, progress) for batch in chosen.batches]
+    return Benchmark(chosen, found[-1][1], where, LIMIT[device.type], [row for row, _ in found])
+
+
+def _measured(
+    chosen: Settings, batch: int, device: torch.device, progress: Callable[[str], None]
+) -> tuple[Row, dict[str, Any]]:
+    """One batch size, and the run's settings as they were understood."""
+    source = _source(chosen, batch)
+    wanted = run_settings(chosen.run["method"], _given(chosen, batch, len(source.train)))  # type: ignore[arg-type]
+    progress(f"batch {batch}: training")
+    ours, peak = _trained(wanted, source, device)
+    progress(f"batch {batch}: where the step goes")
+    loop = Loop(fabric_for(wanted), assemble(wanted, source), Run(Path("unused")))
+    parts, calls = step_parts(loop, _PART_STEPS), encoder_calls(loop)
+    complete = {**loop.settings.flat(), "data": source.name}
+    bf16, repeats = loop.fabric._precision.precision != "32-true", 10 if device.type == "cuda" else 3
+    bare: dict[Way, float] = {}
+    for way in WAYS[device.type]:
+        progress(f"batch {batch}: the encoder alone, {way}")
+        rate = bare_rate(complete["backbone"], calls, batch, way=way, device=device, bf16=bf16, repeats=repeats)
+        bare |= {} if rate is None else {way: rate}
+    return Row(batch, ours, bare, parts, peak), complete
 
 
 def _given(chosen: Settings, batch: int, images: int) -> dict[str, Any]:
@@ -158,6 +162,7 @@ def _trained(wanted: RunSettings, source: Source, device: torch.device) -> tuple
     """Samples per second, the median over the rows of a run's later half, and the most memory it had."""
     on_gpu = device.type == "cuda"
     if on_gpu:
+        gc.collect()  # what the last size has left
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
     given = {key: value for key, value in wanted.flat().items() if key not in ("method", "data") and value is not None}
@@ -166,7 +171,3 @@ def _trained(wanted: RunSettings, source: Source, device: torch.device) -> tuple
         rates = [row["samples_per_second"] for row in found.metrics if "samples_per_second" in row]
     peak = torch.cuda.max_memory_allocated(device) / 1e6 if on_gpu else None
     return median(rates[len(rates) // 2 :]), peak
-
-
-def _loop(wanted: RunSettings, source: Source) -> Loop:
-    return Loop(fabric_for(wanted), assemble(wanted, source), Run(Path("unused")))

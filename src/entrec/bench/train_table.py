@@ -31,7 +31,8 @@ def rates(benchmark: Benchmark) -> Table:
     for name in ("batch", "training", *("encoder,\n" + way.replace(" and ", "\nand ") for way in ways), "ratio", "peak MB"):
         found.add_column(name, justify="right")
     for row in benchmark.rows:
-        cells = [f"{row.ours:,.0f}", *(f"{row.bare[way]:,.0f}" for way in ways), f"{row.ratio(benchmark.limit):.2f}"]
+        encoder = [f"{row.bare[way]:,.0f}" if way in row.bare else "-" for way in ways]
+        cells = [f"{row.ours:,.0f}", *encoder, number(row.ratio(benchmark.limit))]
         found.add_row(str(row.batch), *cells, number(row.peak_mb))
     return found
 
@@ -52,11 +53,10 @@ def parts(benchmark: Benchmark) -> Table:
 def footnotes(benchmark: Benchmark) -> list[str]:
     """What the columns mean."""
     on_gpu = "captured" in benchmark.limit
-    teacher = ", and a teacher's forward on them" if benchmark.complete["method"] in ("byol", "dino", "moco") else ""
     notes = [
         f"training: samples per second through `entrec train`, the median over the later half of {benchmark.settings.steps} or "
         "more steps, with its rows and its online probe; scores and checkpoints come between steps and are not in it.",
-        f"encoder: its forward and backward alone on two views that are on the device already{teacher}.",
+        "encoder: alone, called as in a step (a teacher's calls without a gradient) on views that are there, and its backward.",
         f"ratio: training to the encoder, {benchmark.limit}.",
         "logging: the numbers of a row of metrics.csv, over the steps between two rows.",
     ]

@@ -94,14 +94,14 @@ def _raise_top(total: Tensor, top: Tensor, i: slice, largest: Tensor) -> None:
     So a sum is rounded as a sum. Added as logarithms, every tile would round it by an eps of the log-sum's own size, a hundred
     times as much at a temperature of 0.01.
     """
-    largest = torch.maximum(largest, top[..., i])
-    total[..., i] *= (_shift(top[..., i]) - _shift(largest)).exp_()
+    before, largest = top[..., i], torch.maximum(largest, top[..., i])
+    total[..., i] *= torch.where(before == largest, 0.0, before - largest).exp_()  # equal ones may both be infinite
     top[..., i] = largest
 
 
 def _shift(top: Tensor) -> Tensor:
-    """The maximum, or 0 where no pair has been met."""
-    return torch.where(top == float("-inf"), 0.0, top)
+    """The maximum, or 0 where it is infinite: where no pair has been met, or a similarity is beyond all numbers."""
+    return torch.where(top.isinf(), 0.0, top)
 
 
 def gradients(

@@ -140,6 +140,14 @@ def _augment(views: Recipe, source: Source) -> Augment:
     return Augment(views, means, stds)
 
 
+def adamw(params: Any, rate: float, on_gpu: bool, **more: Any) -> AdamW:
+    """AdamW; on a GPU in a form that a CUDA graph can hold, which may run without one too."""
+    found = AdamW(params, rate, capturable=on_gpu, fused=on_gpu, **more)
+    # Else it would warn at its first step, which is taken before any capture, that it could be had faster.
+    found._warned_capturable_if_run_uncaptured = True
+    return found
+
+
 def synchronised(module: nn.Module) -> None:
     """BatchNorm with the statistics of all ranks, in place; timm's layers that hold an activation too keep it."""
     from timm.layers.norm_act import convert_sync_batchnorm
@@ -165,4 +173,4 @@ def optimizer_of(settings: Settings, method: nn.Module, on_gpu: bool = False) ->
         return LARS(groups, rate, momentum=0.9)
     if settings.optimizer == "sgd":
         return SGD(groups, rate, momentum=0.9, fused=on_gpu)
-    return AdamW(groups, rate, capturable=on_gpu, fused=on_gpu)
+    return adamw(groups, rate, on_gpu)

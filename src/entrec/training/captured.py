@@ -24,7 +24,7 @@ class Captured(Generic[Result]):
 
     The function must do the same at every call of its kind but for what it reads: its inputs, other tensors, which it may write
     too, and the generators, which are seeded before each call. Its result, tensors in any structure, is overwritten by the next
-    call. A function that waits for the device cannot be captured: it runs as it is, and `refused` says so.
+    call. A function that waits for the device cannot be captured: it runs as it is, and `refused` says where it waits.
 
     Args:
         function: of tensors.
@@ -36,6 +36,7 @@ class Captured(Generic[Result]):
         self._seen: dict[Hashable, int] = {}
         self._graphs: dict[Hashable, _Graph] = {}
         self._pool: Any = None
+        self._aside: Any = None
         self.refused = ""
 
     def __call__(self, how: Hashable, *inputs: Tensor) -> Result:
@@ -57,7 +58,8 @@ class Captured(Generic[Result]):
         if self.refused:
             return self._function(*inputs)
         runs = self._seen[kind] = self._seen.get(kind, 0) + 1
-        here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
+        self._aside = self._aside or torch.cuda.Stream()
+        here, aside = torch.cuda.current_stream(), self._aside
         aside.wait_stream(here)
         with torch.cuda.stream(aside):
             result = self._watched(inputs) if runs == _EAGER else self._function(*inputs)
@@ -85,7 +87,13 @@ class Captured(Generic[Result]):
         own = tuple(x.clone() for x in inputs)
         torch.cuda.synchronize()
         # Other threads may go on: those that page-lock batches for the next steps.
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            result = self._function(*own)
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                result = self._function(*own)
+        except RuntimeError as error:
+            raise RuntimeError(
+                "a step could not be captured as a CUDA graph, though it does not wait for the device; "
+                "capture=False (--set capture=false) trains without"
+            ) from error
         self._pool = graph.pool()
         return _Graph(graph, own, result)

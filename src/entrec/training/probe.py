@@ -4,6 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from entrec.training.assemble import adamw
+
 
 class OnlineProbe(nn.Module):
     """Logistic regression on normalised features, by its own optimiser; no gradient reaches the encoder.
@@ -25,5 +27,5 @@ class OnlineProbe(nn.Module):
         return loss, right.detach()
 
     def optimizer(self, on_gpu: bool = False) -> torch.optim.Optimizer:
-        """What trains it; on a GPU in a form that a CUDA graph can hold."""
-        return torch.optim.AdamW(self.parameters(), lr=3e-3, weight_decay=0.0, capturable=on_gpu, fused=on_gpu)
+        """What trains it."""
+        return adamw(self.parameters(), 3e-3, on_gpu, weight_decay=0.0)

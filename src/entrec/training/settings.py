@@ -39,7 +39,7 @@ class Settings:
         devices: how many processes, one device each.
         gather: batch-coupled losses see all devices' rows as one batch; otherwise one estimate per device, averaged.
         workers: processes that decode images, per device; by default 4, or as many as there are cores.
-        compile: compile the encoder (worth it on a GPU for runs of more than a few minutes).
+        compile: compile the encoder, and the teacher (worth it on a GPU for runs of more than a few minutes).
         capture: launch a step on a single GPU as one CUDA graph.
         log_every: steps between two rows of metrics.csv.
         evaluate_every: epochs between two kNN scores.

@@ -1,5 +1,6 @@
 """One update: views, loss, backward, optimiser, the method's own updates, and the online probe's."""
 
+import weakref
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
@@ -54,7 +55,10 @@ class Update:
         self.mark: Callable[[str], None] = _nothing  # hears which part of an uncaptured step is over: `entrec bench train`
         self._set_up()
         captures = self.on_gpu and fabric.world_size == 1 and self.settings.capture
-        self.captured = Captured(self._update, [self.generator]) if captures else None
+        this = weakref.proxy(self)  # no circle: a run that is over gives its memory back at once
+        self.captured: Captured[Outcome] | None = None
+        if captures:
+            self.captured = Captured(lambda *inputs: this._update(*inputs), [self.generator])
 
     def _set_up(self) -> None:
         """Move everything to the device, and behind DistributedDataParallel where there are several."""
@@ -158,3 +162,7 @@ def _load(optimizer: Any, state: dict[str, Any]) -> None:
     own = [{key: group[key] for key in _OWN if key in group} for group in optimizer.param_groups]
     groups = [{**group, **kept} for group, kept in zip(state["param_groups"], own, strict=True)]
     optimizer.load_state_dict({**state, "param_groups": groups})
+    for parameter, memory in optimizer.state.items():
+        for key, value in memory.items():
+            if isinstance(value, Tensor) and value.shape == parameter.shape:  # in the parameter's own order in memory
+                memory[key] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
