@@ -115,7 +115,7 @@ def decode(content: str | Path | bytes, channels: int = 3) -> Tensor:
 
 
 def _decode_jpeg(stored: bytes) -> Tensor | None:
-    """Twice as fast as by way of Pillow, and to the bit the same; None for what it does not know or cannot read."""
+    """Half as fast again as by way of Pillow, and to the bit the same; None for what it does not know or cannot read."""
     try:
         from torchvision.io import ImageReadMode, decode_jpeg  # slow to import
     except ImportError:  # some day: torchvision 0.29 announces that its decoders will move elsewhere
