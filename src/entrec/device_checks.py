@@ -40,14 +40,7 @@ def look(x: Tensor, flag: Tensor, directions: bool) -> None:
     at_once = max(1, _ENTRIES // width)
     with launching_on(x):
         launch(
-            _look,
-            (triton.cdiv(rows, at_once),),
-            x,
-            flag,
-            rows,
-            d,
-            DIRECTIONS=directions,
-            ROWS=at_once,
-            WIDTH=width,
-            num_warps=4,
-        )
+            _look, (triton.cdiv(rows, at_once),),
+            x, flag, rows, d,
+            DIRECTIONS=directions, ROWS=at_once, WIDTH=width, num_warps=4,
+        )  # fmt: skip

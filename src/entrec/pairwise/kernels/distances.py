@@ -142,7 +142,8 @@ def log_sums(a: Tensor, b: Tensor, p: float, pairs: Pairs) -> Tensor:
     (problems, k, d), m = a.shape, b.shape[1]
     out = torch.empty((problems, k), dtype=torch.float32, device=a.device)
     rows, columns = _block(k, problems)
-    launch(_log_sums, (triton.cdiv(k, rows), problems),
+    launch(
+        _log_sums, (triton.cdiv(k, rows), problems),
         x, y, out, k, m, d, p, pairs.scale, pairs.offset,
         EXCLUDE=pairs.exclude_diagonal, KIND=_kind(p), ROWS=rows, COLUMNS=columns, num_warps=4,
     )  # fmt: skip
@@ -165,7 +166,8 @@ def _pull(x: Tensor, y: Tensor, p: float, rows: Weighing | None, columns: Weighi
     (problems, d, k), m = x.shape, y.shape[2]
     out = torch.zeros_like(x)
     height, breadth = _block(k, problems)
-    launch(_gradient, (triton.cdiv(k, height), problems),
+    launch(
+        _gradient, (triton.cdiv(k, height), problems),
         x, y, *(rows or (x, x)), *(columns or (x, x)), out, k, m, d, p, pairs.scale, offset,
         BY_ROW=rows is not None, BY_COLUMN=columns is not None, EXCLUDE=pairs.exclude_diagonal,
         KIND=_kind(p), ROWS=height, COLUMNS=breadth, num_warps=4,

@@ -319,7 +319,8 @@ def log_sums(a: Tensor, b: Tensor, pairs: Pairs, ieee: bool) -> Tensor:
     y = x if a is b else _split(b, ieee)
     out = torch.empty(a.shape[:2], dtype=torch.float32, device=a.device)
     blocks = _blocks(x, ieee)
-    launch(_log_sums, (triton.cdiv(x.rows, blocks.rows), a.shape[0]),
+    launch(
+        _log_sums, (triton.cdiv(x.rows, blocks.rows), a.shape[0]),
         *x[:3], *y[:3], out, x.rows, y.rows, x.padded, y.padded, x.width, pairs.scale / _LARGEST**2, pairs.scale, pairs.offset,
         EXCLUDE=pairs.exclude_diagonal, BOUNDED=pairs.bounded, **_shape(x, blocks, ieee),
     )  # fmt: skip
@@ -344,11 +345,13 @@ def _pull(
     blocks = _blocks(x, ieee)
     out, empty = torch.empty_like(a), x.size
     up, down = a.new_empty((2, a.shape[0]))
-    launch(_headroom, (a.shape[0],),
+    launch(
+        _headroom, (a.shape[0],),
         rows.gradient if rows else empty, columns.gradient if columns else empty, y.size, up, down, x.rows, y.rows, y.padded,
         pairs.scale / _LARGEST, BY_ROW=rows is not None, BY_COLUMN=columns is not None, TOP=_TOP, BLOCK=1024, num_warps=4,
     )  # fmt: skip
-    launch(_gradient, (triton.cdiv(x.rows, blocks.rows), a.shape[0], x.width // x.part),
+    launch(
+        _gradient, (triton.cdiv(x.rows, blocks.rows), a.shape[0], x.width // x.part),
         *x[:3], *y[:3], *(rows or (empty, empty)), *(columns or (empty, empty)), up, down, out,
         x.rows, y.rows, a.shape[-1], x.padded, y.padded, x.width, pairs.scale / _LARGEST**2, offset,
         BY_ROW=rows is not None, BY_COLUMN=columns is not None, EXCLUDE=not diagonal_pulls(pairs), **_shape(x, blocks, ieee),
@@ -366,21 +369,10 @@ def _split(points: Tensor, ieee: bool) -> _Halves:
     size = torch.empty((problems, padded), dtype=torch.float32, device=points.device)
     rows = 16
     launch(
-        _split_rows,
-        (padded // rows, problems),
-        points,
-        halves,
-        rest,
-        size,
-        k,
-        padded,
-        d,
-        width,
-        LARGEST=_LARGEST,
-        IEEE=ieee,
-        ROWS=rows,
-        PART=part,
-    )
+        _split_rows, (padded // rows, problems),
+        points, halves, rest, size, k, padded, d, width,
+        LARGEST=_LARGEST, IEEE=ieee, ROWS=rows, PART=part,
+    )  # fmt: skip
     return _Halves(halves, rest, size, k, padded, width, part)
 
 

@@ -580,7 +580,8 @@ def forward(x: Tensor, sums: Tensor, k: int, padded: int, problems: int, fixed: 
     # Rows of a program, whether its warpgroups take halves of 64 of them in turn, and stages: what fits into shared memory.
     rows, halves, stages = (128, False, 2) if width == 256 else (256, True, 3)
     split = max(1, min(8, 132 * 256 // (padded * problems)))
-    launch(_gluon_forward, (padded // rows * split, problems),
+    launch(
+        _gluon_forward, (padded // rows * split, problems),
         _descriptor(x, 64), _descriptor(x, 128), sums, k, padded, fixed,
         BM=rows, BN=128, DP=width, STAGES=stages, SPLIT=split, HALVES=halves, num_warps=4,
     )  # fmt: skip
@@ -601,7 +602,8 @@ def backward(
     """The gradient of the rows before they were normalised."""
     width = x.shape[1]
     columns = 64 if width == 256 else 128
-    launch(_gluon_backward, (padded // 128, problems),
+    launch(
+        _gluon_backward, (padded // 128, problems),
         _descriptor(x, 64), _descriptor(x, columns), weights, unscale, inverse, out, k, padded, d, factor,
         BM=128, BN=columns, DP=width, STAGES=4, num_warps=4,
     )  # fmt: skip

@@ -148,21 +148,10 @@ def cosine_gradients(a: Tensor, b: Tensor, g: Tensor, wanted: tuple[bool, bool])
     in_a, in_b = (torch.empty_like(x) if want else None for x, want in zip((a, b), wanted, strict=True))
     n, d, rows, width = _sizes(a)
     launch(
-        _cosine_gradients,
-        (triton.cdiv(n, rows),),
-        a,
-        b,
-        g,
-        in_a,
-        in_b,
-        n,
-        d,
-        WANT_A=wanted[0],
-        WANT_B=wanted[1],
-        ROWS=rows,
-        WIDTH=width,
-        num_warps=4,
-    )
+        _cosine_gradients, (triton.cdiv(n, rows),),
+        a, b, g, in_a, in_b, n, d,
+        WANT_A=wanted[0], WANT_B=wanted[1], ROWS=rows, WIDTH=width, num_warps=4,
+    )  # fmt: skip
     return in_a, in_b
 
 

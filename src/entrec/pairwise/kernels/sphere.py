@@ -338,7 +338,8 @@ def log_sums(z: Tensor, kappa: float, exclude_diagonal: bool) -> Tensor:
     sums = z.new_empty((problems, k))
     width = _width(d)
     rows, columns, warps = _SMALL[width]
-    launch(_small_forward, (triton.cdiv(k, rows), problems),
+    launch(
+        _small_forward, (triton.cdiv(k, rows), problems),
         z, sums, k, d, _row_scale(kappa), 0.0 if exclude_diagonal else math.exp(kappa),
         DP=width, BM=rows, BN=columns, num_warps=warps,
     )  # fmt: skip
@@ -355,20 +356,10 @@ def gradient(z: Tensor, sums: Tensor, g: Tensor, kappa: float) -> Tensor:
     weights = z.new_empty((problems, padded))
     unscale = z.new_empty((problems,))
     launch(
-        _weights,
-        (triton.cdiv(padded, 512), problems),
-        g,
-        sums,
-        weights,
-        unscale,
-        k,
-        padded,
-        1.0,
-        *g.stride(),
-        CONST=g.stride() == (0, 0),
-        B=512,
-        num_warps=4,
-    )
+        _weights, (triton.cdiv(padded, 512), problems),
+        g, sums, weights, unscale, k, padded, 1.0, *g.stride(),
+        CONST=g.stride() == (0, 0), B=512, num_warps=4,
+    )  # fmt: skip
     return _large_gradient(z, x, inverse, weights, unscale, math.sqrt(kappa / _LOG2E))
 
 
@@ -400,7 +391,8 @@ def _small_gradient(
     rows, columns, warps = _SMALL[width]
     strides = (0, 0) if g is None else g.stride()
     constant, value = mean or (0.0, None)
-    launch(_small_backward, (triton.cdiv(k, rows), problems),
+    launch(
+        _small_backward, (triton.cdiv(k, rows), problems),
         z, sums, g, out, value, constant, k, d, _row_scale(kappa), g_scale, math.sqrt(kappa / _LOG2E), *strides,
         CONST=strides == (0, 0), DP=width, BM=rows, BN=columns, num_warps=warps,
     )  # fmt: skip
@@ -418,21 +410,10 @@ def _large_log_sums(z: Tensor, kappa: float, exclude_diagonal: bool, weights: Te
     if fixed_sums is None:
         rows, columns, warps, stages = _WHOLE_ROWS[width]
         launch(
-            _forward_rows,
-            (padded // rows, problems),
-            x,
-            sums,
-            weights,
-            k,
-            padded,
-            diagonal,
-            _UP.value,
-            DP=width,
-            BM=rows,
-            BN=columns,
-            STAGES=stages,
-            num_warps=warps,
-        )
+            _forward_rows, (padded // rows, problems),
+            x, sums, weights, k, padded, diagonal, _UP.value,
+            DP=width, BM=rows, BN=columns, STAGES=stages, num_warps=warps,
+        )  # fmt: skip
         return sums, x, inverse
     fixed = 2.0 ** (62 - math.ceil(math.log2(k))) * math.exp(-kappa)
     if hopper is not None and _by_hopper(z, k):
@@ -441,34 +422,15 @@ def _large_log_sums(z: Tensor, kappa: float, exclude_diagonal: bool, weights: Te
         rows, columns, warps, stages = _SYMMETRIC[width]
         split = max(1, min(8, 256 * rows // (padded * problems)))
         launch(
-            _forward,
-            (padded // rows * split, problems),
-            x,
-            fixed_sums,
-            k,
-            padded,
-            fixed,
-            DP=width,
-            BM=rows,
-            BN=columns,
-            SPLIT=split,
-            STAGES=stages,
-            num_warps=warps,
-        )
+            _forward, (padded // rows * split, problems),
+            x, fixed_sums, k, padded, fixed,
+            DP=width, BM=rows, BN=columns, SPLIT=split, STAGES=stages, num_warps=warps,
+        )  # fmt: skip
     launch(
-        _finish,
-        (triton.cdiv(padded, 512), problems),
-        fixed_sums,
-        sums,
-        weights,
-        k,
-        padded,
-        1 / fixed,
-        diagonal,
-        _UP.value,
-        B=512,
-        num_warps=4,
-    )
+        _finish, (triton.cdiv(padded, 512), problems),
+        fixed_sums, sums, weights, k, padded, 1 / fixed, diagonal, _UP.value,
+        B=512, num_warps=4,
+    )  # fmt: skip
     return sums, x, inverse
 
 
@@ -489,7 +451,8 @@ def _large_gradient(
         return out
     many = padded * problems >= 128 * 132 and (width < 256 or has_large_blocks(z))
     rows, columns, warps, stages = (_BACKWARD if many else _BACKWARD_FEW)[width]
-    launch(_backward, (padded // rows, problems),
+    launch(
+        _backward, (padded // rows, problems),
         x, weights, unscale, inverse, out, *(mean or (None, None, 0.0)), k, padded, d, factor,
         DP=width, BM=rows, BN=columns, STAGES=stages, num_warps=warps,
     )  # fmt: skip
@@ -505,20 +468,10 @@ def _prepared(z: Tensor, kappa: float, in_fixed_point: bool) -> tuple[Tensor, Te
     sums = torch.empty((problems, padded), dtype=torch.int64, device=z.device) if in_fixed_point else None
     rows = min(64, 4096 // width)
     launch(
-        _prepare,
-        (padded // rows, problems),
-        z,
-        x,
-        inverse,
-        sums,
-        k,
-        padded,
-        d,
-        _row_scale(kappa),
-        DP=width,
-        BR=rows,
-        num_warps=4,
-    )
+        _prepare, (padded // rows, problems),
+        z, x, inverse, sums, k, padded, d, _row_scale(kappa),
+        DP=width, BR=rows, num_warps=4,
+    )  # fmt: skip
     return x, inverse, sums
 
 
