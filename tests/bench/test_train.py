@@ -144,6 +144,11 @@ def test_the_command_it_names_asks_for_the_same(measured: Benchmark, monkeypatch
     assert {key: again.run[key] for key in ("method", "er", "backbone")} == {"method": "byol", "er": True, "backbone": "tiny"}
 
 
+def test_the_command_names_data_as_they_were_given(measured: Benchmark) -> None:
+    chosen = replace(measured.settings, image_size=None, run={**measured.settings.run, "data": "my/images"})
+    assert "--data my/images" in train_table.command(replace(measured, settings=chosen))
+
+
 def test_tables_fit_eighty_columns_also_on_a_gpu(measured: Benchmark) -> None:
     ways: Any = {way: 123456.7 for way in ("eager", "captured", "compiled", "compiled and captured")}
     row = Row(1024, 98765.4, ways, dict.fromkeys(PARTS, 123.456), 123456.7)

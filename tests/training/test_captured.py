@@ -1,6 +1,7 @@
 """Steps as CUDA graphs: the same numbers as without, to the last bit where the kernels are the same."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from entrec.methods import BYOL, METHODS, Step
 from entrec.training import train as train_module
 from entrec.training.captured import Captured
 from entrec.training.loop import Loop
+from entrec.training.run import Run
 from tests.training.tiny import classes, every_tensor, folder_of_files, pixels, quick, rows, stopped_before
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before the first product: without it sums have no fixed order
@@ -95,11 +97,15 @@ def test_a_run_that_goes_on_ends_as_one_that_never_stopped(tmp_path: Path) -> No
 def test_a_run_begun_on_a_cpu_goes_on_on_a_gpu(optimizer: str, tmp_path: Path) -> None:
     given = {**LONGER, "optimizer": optimizer, "backbone": "resnet18"}
     with stopped_before(4):
-        quick("byol", tmp_path / "run", **{**given, "device": "cpu"})
-    moved = quick("byol", tmp_path / "run", resume=True, **given)
-    stayed = quick("byol", tmp_path / "stayed", **{**given, "device": "cpu"})
-    for a, b in zip(rows(stayed)[:6], rows(moved)[:6], strict=True):
-        assert a == pytest.approx(b, rel=2e-2, abs=2e-2)
+        quick("byol", tmp_path / "graph", **{**given, "device": "cpu"})
+    before = rows(Run(tmp_path / "graph"))
+    shutil.copytree(tmp_path / "graph", tmp_path / "plain")
+    # A GPU draws other views than a CPU, so the two ways to go on are compared with each other.
+    runs = [quick("byol", tmp_path / way, resume=True, capture=way == "graph", **given) for way in ("graph", "plain")]
+    assert equal(*map(every_tensor, runs)) == []
+    for run in runs:
+        assert rows(run)[:4] == before[:4]
+        assert all(bool(x.isfinite().all()) for x in every_tensor(run).values() if isinstance(x, Tensor))
 
 
 def test_a_step_that_waits_for_the_device_runs_as_it_is_and_is_named(
@@ -123,7 +129,7 @@ def test_a_compiled_captured_run_is_close_to_the_plain_one(tmp_path: Path, monke
     # At 32 pixels BatchNorm's last statistics are of 256 numbers; at 8 they are of 16, and magnify what was rounded.
     held = Held(pixels(side=32), classes())
     data = Source("colours", held, held, ("red", "green", "blue"), 3, 32, (0.4,) * 3, (0.25,) * 3, backbone="resnet18")
-    given = {**LONGER, "epochs": 7, "backbone": "resnet18", "rate": 0.03}  # 21 steps, none of which magnifies much
+    given = {**LONGER, "epochs": 7, "backbone": "resnet18"}  # 21 steps
     plain = quick("simclr", tmp_path / "plain", data, capture=False, **given)
     compiled = quick("simclr", tmp_path / "compiled", data, compile=True, **given)
     for a, b in zip(plain.metrics, compiled.metrics, strict=True):

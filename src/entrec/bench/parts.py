@@ -32,7 +32,7 @@ class _Marks:
         return event
 
     def mark(self, part: str) -> None:
-        """This part is over; "" if what came before it is none of its own."""
+        """This part is over."""
         self.moments.append((part, self._now(self.on_gpu)))
 
     def milliseconds(self) -> dict[str, float]:

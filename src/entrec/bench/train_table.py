@@ -90,6 +90,6 @@ def command(benchmark: Benchmark) -> str:
     chosen, run = benchmark.settings, benchmark.complete
     words = [f"entrec bench train --method {run['method']}", *(["--er"] if run["er"] else [])]
     words += [f"--backbone {run['backbone']}"]
-    words += [f"--data {run['data']}"] if chosen.image_size is None else [f"--image-size {chosen.image_size}"]
+    words += [f"--data {chosen.run['data']}"] if chosen.image_size is None else [f"--image-size {chosen.image_size}"]
     words += [*(["--compile"] if run["compile"] else []), *(f"--batch-size {row.batch}" for row in benchmark.rows)]
     return " ".join([*words, f"--steps {chosen.steps}", "--out FILE.json"])
