@@ -42,6 +42,17 @@ def test_links_in_a_circle_end(tmp_path: Path) -> None:
     assert listed(tmp_path) == ["a/1.png", "other/2.png"]
 
 
+def test_a_folder_is_found_once_and_under_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path / "data" / "m" / "n" / "1.png")
+    save(tmp_path / "beside" / "2.png")
+    for name, target in {"a": "data/m", "z": "data/m", "m/a": "data/m/n", "up": ""}.items():
+        os.symlink(tmp_path / target, tmp_path / "data" / name)
+    os.symlink(tmp_path / "data", tmp_path / "beside" / "link")
+    monkeypatch.chdir(tmp_path)
+    for folder in (tmp_path / "data", Path("data"), Path("beside/link")):
+        assert listed(folder) == ["m/n/1.png", "up/beside/2.png"]
+
+
 def test_no_file_is_asked_for_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for i in range(20):
         save(tmp_path / "class" / f"{i}.png")

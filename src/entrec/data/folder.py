@@ -1,6 +1,8 @@
 """A folder of images, nested as it may be: with or without splits, with or without labels."""
 
 import os
+import time
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import NamedTuple
 
 import torch
 
+from entrec.data import index
 from entrec.data.files import EXTENSIONS, CorruptImage, Files
 from entrec.data.held import Held
 from entrec.data.layout import Part, layout
@@ -48,25 +51,65 @@ def open_folder(
 
 
 def listed(folder: Path) -> list[str]:
-    """The images under a folder as sorted paths inside it, with `/` between parts; no file is opened or asked for its size."""
-    found: list[str] = []
-    pending, linked = [("", str(folder))], {os.path.realpath(folder)}
+    """The images under a folder as sorted paths inside it, with `/` between parts; no file is opened or asked for its size.
+
+    A large folder is listed once: after that `entrec.data.index` has the list, for as long as nothing changes.
+    """
+    root = os.path.join(os.path.realpath(folder), "")
+    names = index.read(root)
+    if names is None:
+        began = time.time_ns()
+        names, stamps = _walked(root)
+        index.write(root, names, stamps, began)
+    return names
+
+
+def _walked(root: str) -> tuple[list[str], dict[str, index.Stamp]]:
+    """The images under a folder, sorted, and the stamps of all that decides which they are.
+
+    A folder's stamp is taken before it is looked at in any way: a change in between then shows at the next start. Links come
+    last, so that a folder is found under its own name where it has one; each is followed once, for they may make a circle.
+    """
+    names: list[str] = []
+    stamps: dict[str, index.Stamp] = {}
+    pending, followed = deque([("", os.path.dirname(root))]), set[str]()
     while pending:
-        inside, path = pending.pop()
-        with os.scandir(path) as entries:
-            for entry in entries:
-                if entry.name.startswith("."):
-                    continue
-                if not entry.is_dir():
-                    if entry.name.lower().endswith(EXTENSIONS):
-                        found.append(inside + entry.name)
-                elif not is_run(Path(entry.path)):
-                    target = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
-                    if target in linked:  # links may make a circle: each is followed once
-                        continue
-                    linked.add(target)
-                    pending.append((f"{inside}{entry.name}/", entry.path))
-    return sorted(found)
+        inside, real = pending.pop()
+        stamps[inside] = index.stamp(root + inside)
+        real = real or os.path.realpath(root + inside)
+        if real in followed or is_run(Path(real)):
+            continue
+        followed.add(real)
+        found = _scanned(root + inside)
+        names += [inside + name for name in found.images]
+        stamps |= dict.fromkeys((inside + name for name in found.loose_ends), None)
+        pending.extend((f"{inside}{name}/", os.path.join(real, name)) for name in sorted(found.folders))
+        pending.extendleft((f"{inside}{name}/", "") for name in sorted(found.links))
+    return sorted(names), stamps
+
+
+class _Scan(NamedTuple):
+    """What lies in a folder: images, folders, links to folders, and links to nothing, which may be a folder another day."""
+
+    images: list[str]
+    folders: list[str]
+    links: list[str]
+    loose_ends: list[str]
+
+
+def _scanned(path: str) -> _Scan:
+    found = _Scan([], [], [], [])
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir():
+                (found.links if entry.is_symlink() else found.folders).append(entry.name)
+            elif entry.name.lower().endswith(EXTENSIONS):
+                found.images.append(entry.name)
+            elif entry.is_symlink() and not os.path.isfile(entry.path):
+                found.loose_ends.append(entry.name)
+    return found
 
 
 def is_run(folder: Path) -> bool:

@@ -42,10 +42,9 @@ def layout(names: Sequence[str], labels: bool | None = None) -> Layout:
         Layout(train=Part(places=[1, 2], labels=tensor([0, 1])), test=Part(places=[0], labels=tensor([0])),
                classes=('cat', 'dog'), notices=())
     """
-    parts = [name.split("/") for name in names]
-    splits = _splits(parts)
-    depth = 1 if splits else 0
-    folders = [part[depth] if len(part) > depth + 1 else None for part in parts]
+    tops = [_folder(name, 0) for name in names]
+    splits = _splits(tops)
+    folders = [_folder(name, 1) for name in names] if splits else tops
     train = splits.get("train", list(range(len(names))))
     classes, notices = _classes(names, folders, train, labels)
     held_out = next((splits[split] for split in _HELD_OUT if split in splits), None)
@@ -59,13 +58,19 @@ def layout(names: Sequence[str], labels: bool | None = None) -> Layout:
     return Layout(_part(train, folders, classes), test, classes, notices)
 
 
-def _splits(parts: list[list[str]]) -> dict[str, list[int]]:
+def _folder(name: str, depth: int) -> str | None:
+    """The folder at this depth of a path, if there is one; lists of all parts of a million paths would take seconds to keep."""
+    parts = name.split("/", depth + 1)
+    return parts[depth] if len(parts) > depth + 1 else None
+
+
+def _splits(tops: list[str | None]) -> dict[str, list[int]]:
     """The places of images by the split whose folder they are in; `{}` where the folders at the top are no splits."""
-    tops = {part[0] for part in parts if len(part) > 1}
-    found = {_SPLIT_OF[top] for top in tops if top in _SPLIT_OF}
-    if "train" not in found or (len(found) == 1 and not tops <= _SPLIT_OF.keys()):
+    there = {top for top in tops if top is not None}
+    found = {_SPLIT_OF[top] for top in there if top in _SPLIT_OF}
+    if "train" not in found or (len(found) == 1 and not there <= _SPLIT_OF.keys()):
         return {}
-    return {split: [i for i, part in enumerate(parts) if _SPLIT_OF.get(part[0]) == split] for split in found}
+    return {split: [i for i, top in enumerate(tops) if top is not None and _SPLIT_OF.get(top) == split] for split in found}
 
 
 def _classes(
