@@ -1,0 +1,182 @@
+"""What readings mean, in words: healthy, or how it failed, with the numbers that show it and what usually helps."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from entrec.lens.readings import CodeReadings, Pairs, Readings
+
+Name = Literal["healthy", "collapsed", "uninformative", "low rank", "saturated", "diverging"]
+
+AT_FLOOR = 0.05  # of the way from the floor to the ceiling: an entropy that has collapsed, ...
+POINT = 0.01  # ... or this, where views are CLEARLY told apart all the same: a common mean draws directions together too
+CLEARLY = 0.75  # of the data whose other view is nearer than another datum's
+AT_CEILING = 0.95  # of its ceiling: a bound that the sample does not let rise
+EVEN = 0.99  # of ln m: distributions that say nothing
+FEW = 0.5  # times the root of how many directions there could be; two are always few
+HANDFUL = 16  # rows that prove nothing
+BROKEN = 0.01  # of the rows: fewer are left out, and said
+CHANCE = 0.55  # of the data whose other view is nearer than another datum's: below, it could be any other's
+
+_TITLES: dict[Name, str] = {
+    "healthy": "Healthy: spread out, and one view tells of the other",
+    "collapsed": "Constant collapse: all data have the same embedding",
+    "uninformative": "Uninformative: one view tells nothing of the other",
+    "low rank": "Dimensional collapse: few directions, or few codes, are in use",
+    "saturated": "Too few data to tell more: a bound is at its own ceiling",
+    "diverging": "Diverging: embeddings are no numbers any more",
+}
+_ALONE = "Healthy: spread out, as far as one view can say"
+
+_REMEDIES: dict[Name, dict[str, str]] = {
+    "collapsed": {
+        "": "Train with entropy in the loss (--er), which has its minimum nowhere near; or lower the learning rate.",
+        "byol": "Use a slower teacher (--ema 0.99 or more), a predictor that keeps up (--set predictor_rate=10), or --er.",
+        "dino": "Keep centring on, lower teacher_temperature (0.04) or raise the EMA (0.996); or --er.",
+        "swav": "Lower epsilon (0.05 to 0.03), use a queue if batches have fewer rows than prototypes, or --er.",
+        "deepcluster": "Draw batches evenly over clusters (the default), cluster more often, or --er.",
+        "moco": "Use a slower key encoder (--ema 0.99 or more) and a lower learning rate; or --er.",
+    },
+    "uninformative": {
+        "": "Check that both views come from the same datum, row by row. Then: a higher learning rate, weaker augmentations, a "
+        "lower temperature (a higher kappa).",
+        "dino": "A loss that stays at ln(codes) is this: lower teacher_temperature, so that targets sharpen, warm up longer, "
+        "or use fewer codes.",
+        "swav": "A loss that stays at ln(prototypes) is this: lower epsilon and temperature, freeze prototypes for the first "
+        "steps, or use fewer prototypes.",
+        "deepcluster": "A loss that stays at ln(clusters) is this: lower the temperature, or use fewer clusters.",
+        "simclr": "A loss that stays at ln(2 x batch - 1) is this: raise the learning rate, or lower the temperature.",
+    },
+    "low rank": {
+        "": "Judge and use the encoder's output rather than the head's. For more directions: more entropy (--er, or a smaller "
+        "weight of the reconstruction), a wider head, BatchNorm in it, or stronger augmentations.",
+    },
+    "saturated": {
+        "": "Look at more data: InfoNCE cannot pass ln(rows). Where ER is at its ceiling, a higher kappa sees finer detail.",
+    },
+    "diverging": {
+        "": "Lower the learning rate, warm up longer, or train in float32; then go on from the last good checkpoint.",
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A diagnosis.
+
+    Args:
+        name: in a word, for programs.
+        title: in a line, for people.
+        because: the numbers that show it, a sentence each.
+        remedies: what usually helps; empty where nothing is wrong.
+    """
+
+    name: Name
+    title: str
+    because: tuple[str, ...]
+    remedies: tuple[str, ...] = ()
+
+
+def diagnose(readings: Readings | CodeReadings, method: str = "", broken: int = 0, rows: int | None = None) -> Verdict:
+    """Say what readings mean.
+
+    The first that holds, from the worst on: rows that are no numbers, one point, few directions, nothing told of the other
+    view, too few data. Of a single view nothing is said about what it tells.
+
+    Args:
+        readings: of `look` or `look_at_codes`.
+        method: whose remedies to name, besides those for all.
+        broken: rows that were not finite and are not in the readings.
+        rows: how many there were in all, where the readings are of a sample.
+
+    Example:
+        >>> import torch
+        >>> from entrec.lens.readings import look
+        >>> z = torch.randn(500, 32, generator=torch.Generator().manual_seed(0))
+        >>> diagnose(look(z, z.flip(0))).name
+        'uninformative'
+    """
+    rows = readings.rows + broken if rows is None else rows
+    if broken > max(1, BROKEN * rows):
+        return diverging(broken, rows, method)
+    if isinstance(readings, CodeReadings):
+        return _of_codes(readings, method)
+    return _of_directions(readings, method)
+
+
+def diverging(broken: int, rows: int, method: str = "") -> Verdict:
+    """Said of rows that are no numbers, where perhaps none is left to be looked at."""
+    return _verdict("diverging", (f"{broken} of {rows} rows are NaN, infinite or zero.",), method)
+
+
+def _of_directions(found: Readings, method: str) -> Verdict:
+    filled = (
+        f"Entropy {found.entropy:.2f} nats: {found.filled:.0%} of the way from a single point ({found.floor:.2f}) to the whole "
+        f"sphere ({found.ceiling:.2f})."
+    )
+    directions = f"Effective rank {found.rank:.1f} of {found.largest_rank}."
+    told_apart = found.pairs is not None and found.pairs.nearer > CLEARLY
+    if found.filled < (POINT if told_apart else AT_FLOOR):
+        return _verdict("collapsed", (filled, directions), method)
+    if found.rank < _few(found.largest_rank):
+        return _verdict("low rank", (directions, filled), method)
+    told = () if found.pairs is None else _told(found.pairs)
+    if found.pairs is not None:
+        if not _tells(found.pairs, found.rows):
+            return _verdict(_untold(found.rows), (*told, filled), method)
+        if _at_ceiling(found.pairs):
+            return _verdict("saturated", (*told, filled, directions), method)
+    return _verdict("healthy", (filled, directions, *told), method, alone=found.pairs is None)
+
+
+def _of_codes(found: CodeReadings, method: str) -> Verdict:
+    used = f"Entropy of the codes in use {found.marginal:.2f} nats, {found.marginal / found.largest:.0%} of ln {found.codes}."
+    own = f"Entropy of a datum's own distribution {found.conditional:.2f} nats, {found.conditional / found.largest:.0%} of it."
+    if found.marginal < AT_FLOOR * found.largest:
+        return _verdict("collapsed", (used, own), method)
+    signature = (f"A cross entropy of ln {found.codes} = {found.largest:.4f} is that of an even guess.",)
+    if found.conditional > EVEN * found.largest:
+        return _verdict("uninformative", (own, used, *signature), method)
+    if math.exp(found.marginal) < _few(min(found.rows, found.codes), FEW / 2):
+        return _verdict("low rank", (f"As many codes in use as {math.exp(found.marginal):.1f} even ones.", used, own), method)
+    told = () if found.pairs is None else _told(found.pairs)
+    if found.pairs is not None:
+        if not _tells(found.pairs, found.rows):
+            return _verdict(_untold(found.rows), (*told, used, own, *signature), method)
+        if found.pairs.er_bound > AT_CEILING * found.pairs.infonce_ceiling:  # of k data, no more than ln k can be told apart
+            return _verdict("saturated", (*told, used, own), method)
+    return _verdict("healthy", (used, own, *told), method, alone=found.pairs is None)
+
+
+def _few(could: int, times: float = FEW) -> float:
+    """How many directions are few among so many, which grows slowly: wide layers use no more of them than narrow ones."""
+    return max(2.5, times * math.sqrt(could)) if could > 4 else 0.0
+
+
+def _at_ceiling(pairs: Pairs) -> bool:
+    infonce = (pairs.infonce_bound or 0.0) > AT_CEILING * pairs.infonce_ceiling
+    return infonce or pairs.er_bound > AT_CEILING * pairs.er_ceiling
+
+
+def _tells(pairs: Pairs, rows: int) -> bool:
+    """Whether it is no accident: by more than three standard errors of what chance gives, where rows are few."""
+    return pairs.nearer > max(CHANCE, 0.5 + 1 / math.sqrt(rows))
+
+
+def _untold(rows: int) -> Name:
+    """Nothing was told, or nothing could be, by a handful of rows."""
+    return "saturated" if rows < HANDFUL else "uninformative"
+
+
+def _told(pairs: Pairs) -> tuple[str, ...]:
+    er = f"ER bound {pairs.er_bound:.2f} nats (ceiling {pairs.er_ceiling:.2f})"
+    both = er
+    if pairs.infonce_bound is not None:
+        both += f", InfoNCE {pairs.infonce_bound:.2f} (ceiling {pairs.infonce_ceiling:.2f})"
+    return (f"A datum's other view is nearer than another datum's in {pairs.nearer:.0%} of cases; 50% is chance.", f"{both}.")
+
+
+def _verdict(name: Name, because: tuple[str, ...], method: str, alone: bool = False) -> Verdict:
+    known = _REMEDIES.get(name, {})
+    remedies = tuple(known[key] for key in dict.fromkeys((method.lower(), "")) if key in known)
+    return Verdict(name, _ALONE if alone else _TITLES[name], because, remedies)
