@@ -35,6 +35,7 @@ from entrec.estimators import (
 from entrec.pairwise import pairwise_logsumexp
 
 if TYPE_CHECKING:
+    from entrec.lens.callback import LensCallback
     from entrec.training.run import Run
     from entrec.training.runs import embed, evaluate, export
     from entrec.training.train import train
@@ -51,6 +52,7 @@ __all__ = [
     "Gaussian",
     "GeneralizedNormal",
     "Laplace",
+    "LensCallback",
     "Run",
     "VonMisesFisher",
     "__version__",
@@ -78,6 +80,7 @@ __all__ = [
 
 # Training brings Lightning and torchvision along, seconds that someone who wants a loss need not wait for.
 _LATER = {
+    "LensCallback": "entrec.lens.callback",
     "Run": "entrec.training.run",
     "train": "entrec.training.train",
     "evaluate": "entrec.training.runs",

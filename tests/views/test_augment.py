@@ -11,7 +11,7 @@ from torchvision.transforms import InterpolationMode, v2
 
 from entrec.views import Augment, Crop, Recipe, RecipeName, View, ops, recipe
 from entrec.views.augment import Plain
-from entrec.views.draws import crop_boxes
+from entrec.views.draws import Drawn, crop_boxes
 from tests.views.pictures import MEAN, STD, augment, batch, picture, seeded
 
 NAMES = get_args(RecipeName)
@@ -70,6 +70,39 @@ def test_changes_come_in_the_recipes_order() -> None:
     x = ops.blur(ops.grey(x, 0.2, generator), 0.1, look.sigma, look.kernel, generator)
     x = ops.normalise(ops.solarise(x, 0.2, generator), torch.tensor(MEAN), torch.tensor(STD))
     assert torch.equal(made, x)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("name", NAMES)
+def test_all_numbers_that_are_drawn_are_used(name: RecipeName, channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[Drawn] = []
+
+    class Watched(Drawn):
+        def __init__(self, numbers: Tensor) -> None:
+            super().__init__(numbers)
+            left.append(self)
+
+    monkeypatch.setattr("entrec.views.augment.Drawn", Watched)
+    views = Augment(recipe(name, 64, small_crops=1), (0.5,) * channels, (0.2,) * channels)
+    views(batch(3, channels), seeded())
+    views.finish(tuple(torch.rand(3, channels, 64, 64) for _ in views.recipe.views), seeded())
+    assert [len(random.left) for random in left] == [0] * 2 * len(views.recipe.views)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_views_follow_from_the_numbers_alone(name: RecipeName) -> None:
+    views, images = augment(name, 64, small_crops=1), batch(4)
+    numbers = views.draw(4, seeded())
+    assert all(map(torch.equal, views.made(images, numbers), views(images, seeded())))
+    assert views.made(images[2:], [own[:, 2:] for own in numbers])[0].shape[0] == 2
+    for part, whole in zip(views.made(images[2:], [own[:, 2:] for own in numbers]), views(images, seeded()), strict=True):
+        torch.testing.assert_close(part, whole[2:], atol=1e-5, rtol=0)
+
+
+def test_too_few_numbers_are_an_error() -> None:
+    views = augment("simclr", 16)
+    with pytest.raises(ValueError, match="1 numbers are wanted for each sample, and 0 are left"):
+        views.made(batch(2), [own[:-1] for own in views.draw(2, seeded())])
 
 
 def test_bytes_and_floats_give_the_same_views_and_are_left_alone() -> None:

@@ -10,7 +10,7 @@ teacher, a queue or a bank; `begin_epoch(project, generator)` where it clusters.
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from torch import nn
+from torch import Tensor, nn
 
 from entrec.estimators import ERObjective
 from entrec.methods import byol, cmc, deepcluster, dino, ir, moco, simclr, swav
@@ -21,7 +21,7 @@ from entrec.methods.dino import DINO
 from entrec.methods.ir import IR
 from entrec.methods.moco import MoCo
 from entrec.methods.simclr import SimCLR
-from entrec.methods.step import Progress, Step, Views
+from entrec.methods.step import Progress, Seen, Step, Views
 from entrec.methods.swav import SwAV
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "Method",
     "MoCo",
     "Progress",
+    "Seen",
     "SimCLR",
     "Step",
     "SwAV",
@@ -52,6 +53,9 @@ class Method(Protocol):
 
     def measure(self, step: Step) -> ERObjective:
         """The two terms of the bound in nats."""
+
+    def see(self, images: Tensor, view: int = 0) -> Seen:
+        """What the student makes of images that are view number `view`."""
 
 
 class Entry(NamedTuple):

@@ -12,7 +12,7 @@ from entrec.estimators import ERObjective
 from entrec.estimators.entropy import Estimator
 from entrec.losses import BYOLLoss
 from entrec.methods.continuous import ContinuousER
-from entrec.methods.step import Progress, Step, Views, each
+from entrec.methods.step import Progress, Seen, Step, Views, each
 
 RECIPE = "byol"
 
@@ -73,6 +73,10 @@ class BYOL(nn.Module):
         step = Step(z[0], features[0].detach(), z, targets, predictions)
         loss = self.er.pairs(step).loss if self.loss is None else self.loss(predictions, targets)
         return step._replace(loss=loss)
+
+    def see(self, images: Tensor, view: int = 0) -> Seen:
+        """The student's projections of images."""
+        return Seen(self.projector(self.encoder(images)))
 
     def measure(self, step: Step) -> ERObjective:
         """Entropy of the student, in the teacher's space, and reconstruction of the teacher, in nats."""

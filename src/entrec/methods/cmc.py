@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torch import nn
+from torch import Tensor, nn
 
 from entrec.branches.heads import mlp
 from entrec.estimators import ERObjective
 from entrec.estimators.entropy import Estimator
 from entrec.losses import InfoNCELoss
 from entrec.methods.continuous import ContinuousER
-from entrec.methods.step import Step, Views, together
+from entrec.methods.step import Seen, Step, Views, together
 
 RECIPE = "simclr"  # as in the ER paper; data whose samples are several views bring their own
 
@@ -77,6 +77,12 @@ class CMC(nn.Module):
         step = Step(z[0], features[0].detach(), z)
         loss = self.er.pairs(step).loss if self.loss is None else self.loss(*z)
         return step._replace(loss=loss)
+
+    def see(self, images: Tensor, view: int = 0) -> Seen:
+        """The projections of images that are view number `view`."""
+        branch = 0 if len(self.projectors) == 1 else view
+        encoder = (self.encoder, *self.other_encoders)[branch]
+        return Seen(self.projectors[branch](encoder(images)))
 
     def measure(self, step: Step) -> ERObjective:
         """Entropy and reconstruction in nats."""

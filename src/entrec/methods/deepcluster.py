@@ -12,7 +12,7 @@ from entrec.branches.heads import Prototypes, mlp
 from entrec.branches.kmeans import kmeans, optimal_transport_labels
 from entrec.estimators import ERObjective, discrete_er_objective
 from entrec.losses import DeepClusterLoss
-from entrec.methods.step import Step, Views, together
+from entrec.methods.step import Seen, Step, Views, together
 from entrec.pairwise import ranks
 
 RECIPE = "simclr"
@@ -68,6 +68,10 @@ class DeepCluster(nn.Module):
         codes = one_hot(labels, self.options.clusters).to(torch.float32)
         step = Step(logits[0], features[0].detach(), logits, (codes,) * len(logits))
         return step._replace(loss=self.measure(step).loss if self.with_er else self.loss(logits, labels))
+
+    def see(self, images: Tensor, view: int = 0) -> Seen:
+        """The predictor's logits of the clusters."""
+        return Seen(self.predictor(self.projector(self.encoder(images))) / self.options.temperature, codes=True)
 
     def measure(self, step: Step) -> ERObjective:
         """Entropy of the predictor's own softmax and reconstruction of the clusters, in nats."""

@@ -12,7 +12,7 @@ from entrec.branches.heads import DINOHead
 from entrec.estimators import ERObjective, discrete_er_objective
 from entrec.losses import DINOLoss
 from entrec.methods.continuous import ContinuousER
-from entrec.methods.step import Progress, Step, Views, together
+from entrec.methods.step import Progress, Seen, Step, Views, together
 
 RECIPE = "dino"
 
@@ -103,6 +103,13 @@ class DINO(nn.Module):
         return discrete_er_objective(
             step.student, o.temperature, o.weight, targets=step.targets, gather_distributed=self.gather, validate=False
         )
+
+    def see(self, images: Tensor, view: int = 0) -> Seen:
+        """The student's logits of the codes; with a continuous `er` its bottleneck, as the codes are not learnt then."""
+        found = self.head(self.encoder(images))
+        if self.continuous is not None:
+            return Seen(found.bottleneck)
+        return Seen(found.logits / self.options.temperature, codes=True)
 
     def measure(self, step: Step) -> ERObjective:
         """Entropy of the student's codes (or bottleneck) and reconstruction of the teacher's, in nats."""

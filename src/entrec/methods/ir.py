@@ -11,7 +11,7 @@ from entrec.estimators import ERObjective
 from entrec.estimators.entropy import Estimator
 from entrec.losses import MemoryBankLoss
 from entrec.methods.continuous import ContinuousER
-from entrec.methods.step import Step, Views, each
+from entrec.methods.step import Seen, Step, Views, each
 
 RECIPE = "moco"  # Wu et al. crop, jitter, grey and flip: MoCo's recipe, which came from theirs
 
@@ -64,6 +64,10 @@ class IR(nn.Module):
         else:
             loss = self.loss(z, own, self._drawn())
         return Step(loss, features.detach(), (z,), targets=(own,), kept=(z.detach(), views.places))
+
+    def see(self, images: Tensor, view: int = 0) -> Seen:
+        """The student's projections of images."""
+        return Seen(self.projector(self.encoder(images)))
 
     def measure(self, step: Step) -> ERObjective:
         """Entropy of the batch and reconstruction of its entries, in nats."""

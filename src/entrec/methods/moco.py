@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from entrec.branches.ema import Teacher
@@ -13,7 +13,7 @@ from entrec.estimators import ERObjective
 from entrec.estimators.entropy import Estimator
 from entrec.losses import MemoryBankLoss
 from entrec.methods.continuous import ContinuousER
-from entrec.methods.step import Step, Views
+from entrec.methods.step import Seen, Step, Views
 
 RECIPE = "moco"
 
@@ -64,6 +64,10 @@ class MoCo(nn.Module):
             key = self.projector(self.encoder(other)) if self.teacher is None else self.teacher(other)
         loss = self.er.one_way(query, key).loss if self.queue is None else self.loss(query, key, self.queue.rows)
         return Step(loss, features.detach(), (query,), targets=(key,))
+
+    def see(self, images: Tensor, view: int = 0) -> Seen:
+        """The student's projections of images."""
+        return Seen(self.projector(self.encoder(images)))
 
     def measure(self, step: Step) -> ERObjective:
         """Entropy of the queries and reconstruction of the keys, in nats."""

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from torch import nn
+from torch import Tensor, nn
 
 from entrec.branches.heads import mlp
 from entrec.estimators import ERObjective
 from entrec.estimators.entropy import Estimator
 from entrec.losses import NTXentLoss
 from entrec.methods.continuous import ContinuousER
-from entrec.methods.step import Step, Views, together
+from entrec.methods.step import Seen, Step, Views, together
 
 RECIPE = "simclr"
 
@@ -53,6 +53,10 @@ class SimCLR(nn.Module):
         step = Step(z[0], features[0].detach(), z)
         loss = self.er.pairs(step).loss if self.loss is None else self.loss(*z)
         return step._replace(loss=loss)
+
+    def see(self, images: Tensor, view: int = 0) -> Seen:
+        """The student's projections of images."""
+        return Seen(self.projector(self.encoder(images)))
 
     def measure(self, step: Step) -> ERObjective:
         """Entropy and reconstruction in nats."""

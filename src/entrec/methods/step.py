@@ -58,6 +58,18 @@ class Step(NamedTuple):
         return Step(loss.detach(), features.detach(), *(tuple(x.detach() for x in part) for part in views))
 
 
+class Seen(NamedTuple):
+    """What the student makes of images: what the lens looks at.
+
+    Args:
+        values: projections (k, d), or logits of codes (k, m) at the student's temperature.
+        codes: whether they are logits.
+    """
+
+    values: Tensor
+    codes: bool = False
+
+
 def joined(steps: Sequence[Step]) -> Step:
     """Accumulated batches as the one step that the optimiser makes of them, for `update`: the rows of all."""
     if len(steps) == 1:

@@ -10,7 +10,7 @@ from entrec.branches.queue import Queue
 from entrec.branches.sinkhorn import sinkhorn, total_over_ranks
 from entrec.estimators import ERObjective, discrete_er_objective
 from entrec.losses import SwAVLoss
-from entrec.methods.step import Progress, Step, Views, together
+from entrec.methods.step import Progress, Seen, Step, Views, together
 from entrec.pairwise import ranks
 
 RECIPE = "swav"
@@ -81,6 +81,10 @@ class SwAV(nn.Module):
             scores = torch.cat([scores, self.prototypes(ranks.own_part(self.queue.rows))])
         codes = sinkhorn(scores, self.options.epsilon, self.options.iterations, total=total_over_ranks)
         return codes[: len(logits)]
+
+    def see(self, images: Tensor, view: int = 0) -> Seen:
+        """The logits of the prototypes."""
+        return Seen(self.prototypes(self.projector(self.encoder(images))) / self.options.temperature, codes=True)
 
     def measure(self, step: Step) -> ERObjective:
         """Entropy of the branch's own softmax and reconstruction of the codes, in nats."""

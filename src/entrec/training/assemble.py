@@ -1,5 +1,6 @@
 """From settings to the parts of a run: data, views, encoder, method, optimiser."""
 
+import os
 from dataclasses import asdict, fields, replace
 from typing import Any, NamedTuple, cast
 
@@ -67,6 +68,7 @@ def assemble(settings: Settings, source: Source) -> Parts:
         optimizer=optimizer,
         rate=_rate(optimizer, network) if settings.rate is None else settings.rate,
         weight_decay=_DECAYS[optimizer] if settings.weight_decay is None else settings.weight_decay,
+        workers=_workers(settings.devices) if settings.workers is None else settings.workers,
         options=asdict(options),
     )
     return Parts(source, backbone, method, _augment(views, source), complete)
@@ -88,6 +90,12 @@ def _batch(images: int) -> int:
     if images < 2:
         raise ValueError(f"a data set must have at least 2 images to train on, got {images}")
     return int(min(256, 2 ** (images.bit_length() - 1)))
+
+
+def _workers(devices: int) -> int:
+    """As many as there are cores, of which more than 16 are seldom needed for a device."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(16, cores // int(os.environ.get("LOCAL_WORLD_SIZE", devices))))
 
 
 def _given(settings: Settings, source: Source) -> dict[str, Any]:

@@ -20,10 +20,17 @@ class Place(NamedTuple):
 
 
 class History(NamedTuple):
-    """What the summary will tell of the run so far: seconds it took, over all its sittings, and files that were skipped."""
+    """What the summary will tell of the run so far.
+
+    Args:
+        seconds: it took, over all its sittings.
+        skipped: files that could not be read.
+        looks: through the lens: the number of epochs behind, the verdict's name, and the ER bound where there was one.
+    """
 
     seconds: float
     skipped: tuple[str, ...]
+    looks: tuple[tuple[int, str, float | None], ...] = ()
 
 
 class Content(NamedTuple):

@@ -66,10 +66,10 @@ def what_er_changes(plain: Run, er: Run) -> str:
 
 
 def _table(runs: list[Run]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2))
+    table = Table(box=None, pad_edge=False, padding=(0, 1))  # in 80 columns
     table.add_column("")
     for _, label, _ in COLUMNS:
-        table.add_column(label.replace(" (", "\n("), justify="right")  # in 80 columns
+        table.add_column(label.replace(" (", "\n("), justify="right")
     for one in runs:
         summary = one.summary
         table.add_row(name_of(one), *(cell(summary, key, form) for key, _, form in COLUMNS))

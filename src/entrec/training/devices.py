@@ -1,6 +1,9 @@
 """Where a run computes: device, processes and precision, through Lightning's Fabric."""
 
+import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -35,6 +38,19 @@ def fabric_for(wanted: Settings) -> Fabric:
     devices = int(os.environ["LOCAL_WORLD_SIZE"]) if "LOCAL_WORLD_SIZE" in os.environ else wanted.devices
     precision: Any = {"bf16": "bf16-mixed", "32": "32-true"}[halves]
     nodes = world // devices if "LOCAL_WORLD_SIZE" in os.environ else 1
-    fabric = Fabric(accelerator=device, devices=devices, num_nodes=nodes, strategy=strategy, precision=precision)
-    fabric.launch()
+    with _without_advice():
+        fabric = Fabric(accelerator=device, devices=devices, num_nodes=nodes, strategy=strategy, precision=precision)
+        fabric.launch()
     return fabric
+
+
+@contextmanager
+def _without_advice() -> Iterator[None]:
+    """Fabric tells which precision it was asked for, and to allow TF32, which an encoder under bf16 has no use for."""
+    logger = logging.getLogger("lightning.fabric")
+    before = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

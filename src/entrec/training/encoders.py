@@ -51,14 +51,14 @@ def facts_of(source: Source) -> dict[str, Any]:
 
 
 def load_encoder(run: Run | Path | str, who: Who = "student") -> Encoder:
-    """The encoder of a run's last checkpoint, or of a checkpoint file.
+    """The encoder of a run's last checkpoint, or its best where that was kept, or of a checkpoint file.
 
     Raises:
         ValueError: the method has no teacher, or the file is no checkpoint.
     """
     checks.choice("who", who, Who)
     path = Path(run) if isinstance(run, str | Path) else run.folder
-    file = path if path.suffix == ".ckpt" else open_run(path).checkpoint
+    file = path if path.suffix == ".ckpt" else open_run(path).kept
     content = checkpoint.load(file)
     prefix = _PREFIX[who]
     weights = {k.removeprefix(prefix): v for k, v in content.parts["method"].items() if k.startswith(prefix)}

@@ -1,6 +1,7 @@
 """The end of a run: the encoder for other people's code, its scores, and the summary."""
 
 import platform
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from statistics import fmean
 from typing import Any
@@ -8,32 +9,41 @@ from typing import Any
 from rich.console import Console
 
 from entrec.evaluation.scores import Evaluation, score_features
+from entrec.training import checkpoint
 from entrec.training.images import single
 from entrec.training.loop import Loop
 from entrec.training.run import write_summary
 from entrec.training.runs import write_encoder
 
-_MEASURED = ("entropy", "reconstruction", "er_bound", "samples_per_second")
+_MEASURED = (
+    "entropy", "reconstruction", "er_bound", "samples_per_second", "held_out_entropy", "held_out_er_bound", "effective_rank",
+)  # fmt: skip
 _PACKAGES = ("entrec", "torch", "torchvision", "lightning", "timm")
 
 
 def finish(loop: Loop, console: Console | None) -> None:
     """Write encoder.safetensors and summary.json, and show the scores."""
     settings, run, seconds = loop.settings, loop.run, loop.elapsed()
+    last_look = loop.looked_last()  # before weights of another epoch may take the last one's place
+    kept = _take_kept(loop)
     write_encoder(run, overwrite=True)
     evaluation = _evaluation(loop) if settings.scores else None
-    last = [row for row in run.metrics if row["epoch"] == settings.epochs - 1]
+    last = [row for row in run.metrics if row["epoch"] == loop.place.epoch - 1]
     summary: dict[str, Any] = {
         "method": settings.method,
         "objective": "er" if settings.er else "own",
         "dataset": loop.parts.source.name,
-        "epochs": settings.epochs,
+        "epochs": loop.place.epoch,
         "batch_size": settings.batch_size,
         "ema": settings.options.get("ema"),
         "seed": settings.seed,
         "knn_top1": None if evaluation is None else evaluation.knn.accuracy,
         "linear_top1": None if evaluation is None else evaluation.linear.accuracy,
         **{key: _mean(key, last) for key in _MEASURED},
+        "kept_epochs": kept,
+        "held_out": None if last_look is None or last_look.readings is None else asdict(last_look.readings),
+        "verdict": loop.looks[-1][1] if loop.looks else None,
+        "verdicts": [{"epochs": epochs, "verdict": name} for epochs, name, _ in loop.looks],
         "protocols": [] if evaluation is None else [f"{x.name}: {x.protocol}" for x in evaluation.scores],
         "few_labels": {} if evaluation is None else {x.name: x.accuracy for x in evaluation.few},
         "skipped": sorted(loop.skipped),
@@ -44,11 +54,22 @@ def finish(loop: Loop, console: Console | None) -> None:
     if console is not None:
         for x in () if evaluation is None else evaluation.scores:
             console.print(f"{x.name} {x.accuracy:.1%}  ({x.protocol})", highlight=False, markup=False)
+        if last_look is not None:
+            console.print(f"lens: {last_look.verdict.title}", highlight=False, markup=False)
         if loop.skipped:
             console.print(f"{len(loop.skipped)} corrupt images were skipped; summary.json names them", highlight=False)
         console.print(
             f"{seconds:.0f} s. The run is in {run.folder}, its encoder in encoder.safetensors", highlight=False, markup=False
         )
+
+
+def _take_kept(loop: Loop) -> int:
+    """Make the encoder that was to be kept the one that is scored; returns how many epochs it had."""
+    if loop.settings.keep == "last" or not loop.run.best.is_file():
+        return loop.place.epoch
+    content = checkpoint.load(loop.run.best)
+    loop.parts.method.load_state_dict(content.parts["method"])
+    return content.place.epoch
 
 
 def _evaluation(loop: Loop) -> Evaluation | None:

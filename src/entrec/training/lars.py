@@ -77,18 +77,9 @@ class LARS(Optimizer):
 
     def _move(self, params: list[Tensor], group: dict[str, Any]) -> None:
         """The step of parameters that share a group, a device and a dtype."""
-        lr, momentum = group["lr"], group["momentum"]
-        update = [p.grad.to(p.dtype) for p in params if p.grad is not None]
-        if group["adapt"]:
-            update = _adapted(params, update, group["weight_decay"], group["trust"])
+        gradients = [p.grad.to(p.dtype) for p in params if p.grad is not None]
         buffers = [self._buffer(p) for p in params]
-        torch._foreach_mul_(buffers, momentum)
-        torch._foreach_add_(buffers, update)
-        moves = list(torch._foreach_add(update, buffers, alpha=momentum)) if group["nesterov"] else buffers
-        if isinstance(lr, Tensor):
-            torch._foreach_sub_(params, torch._foreach_mul(moves, lr.reshape(()).to(params[0].device)))
-        else:
-            torch._foreach_add_(params, moves, alpha=-lr)
+        _moved(params, gradients, buffers, **{key: value for key, value in group.items() if key != "params"})
 
     def _buffer(self, p: Tensor) -> Tensor:
         """The momentum m of a parameter, zeros at first."""
@@ -99,6 +90,28 @@ class LARS(Optimizer):
             state["momentum_buffer"] = torch.zeros_like(p, memory_format=torch.preserve_format)
         buffer: Tensor = state["momentum_buffer"]
         return buffer
+
+
+def _moved(
+    params: list[Tensor],
+    gradients: list[Tensor],
+    buffers: list[Tensor],
+    lr: float | Tensor,
+    momentum: float,
+    weight_decay: float,
+    trust: float,
+    nesterov: bool,
+    adapt: bool,
+) -> None:
+    """Change parameters and buffers by a step."""
+    update = _adapted(params, gradients, weight_decay, trust) if adapt else gradients
+    torch._foreach_mul_(buffers, momentum)
+    torch._foreach_add_(buffers, update)
+    moves = list(torch._foreach_add(update, buffers, alpha=momentum)) if nesterov else buffers
+    if isinstance(lr, Tensor):
+        torch._foreach_sub_(params, torch._foreach_mul(moves, lr.reshape(()).to(params[0].device)))
+    else:
+        torch._foreach_add_(params, moves, alpha=-lr)
 
 
 def _adapted(params: list[Tensor], gradients: list[Tensor], weight_decay: float, trust: float) -> list[Tensor]:

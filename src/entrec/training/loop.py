@@ -1,5 +1,6 @@
 """The loop: epochs and their updates, rows, checkpoints, and the way back from one."""
 
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -11,19 +12,23 @@ from torch import Tensor, nn
 
 from entrec.evaluation.features import Features, extract, labelled
 from entrec.evaluation.knn import knn_accuracy
+from entrec.files import appearing
 from entrec.pairwise import ranks
 from entrec.training import checkpoint
 from entrec.training.assemble import Parts
 from entrec.training.checkpoint import History, Place
-from entrec.training.draws import generator_of
+from entrec.training.draws import generator_of, seed_of
 from entrec.training.encoders import facts_of
 from entrec.training.feed import Fed, Feed
+from entrec.training.held_out import HeldOut, Look
 from entrec.training.images import single, some
 from entrec.training.log import Log
+from entrec.training.rows import Moment, Row, sent
 from entrec.training.run import Run
 from entrec.training.update import Outcome, Update
 from entrec.views.augment import Plain
 
+_KAPPA = 10.0  # the lens's, for methods without one
 _KNN_IMAGES = 10_000  # of each split that an online kNN score looks at, at the most
 
 
@@ -45,16 +50,22 @@ class Loop:
         self.method: Any = parts.method
         source, settings, among = parts.source, parts.settings, fabric.world_size
         assert settings.batch_size is not None  # filled in by `assemble`
-        self.batch_size = settings.batch_size
+        assert settings.workers is not None
+        self.batch_size, self.workers = settings.batch_size, settings.workers
         self.feed = Feed(
             source, parts.augment, self.batch_size // among, settings.seed, fabric.device, fabric.global_rank, among,
-            settings.workers,
+            self.workers,
         )  # fmt: skip
         self.total = settings.epochs * len(self.feed)
         self.update = Update(fabric, parts, self.feed, self.total)
         self.place = Place(0, 0, 0)
         self.seconds = 0.0  # that earlier sittings of the run took
         self._begun = time.perf_counter()
+        self.looks: list[tuple[int, str, float | None]] = []  # after how many epochs, verdict, and held-out ER bound
+        self.last_look: Look | None = None
+        self._held_out: HeldOut | None = None
+        self._asked: Row | None = None  # the row that has not come yet
+        self._last = (Moment(fabric.device), 0)  # when the one before it came, and after how many steps
         self.skipped: set[str] = {name for part in (source.train, source.test) for name in getattr(part, "skipped", ())}
 
     def restore(self, place: Place, parts: dict[str, Any], history: History) -> None:
@@ -63,6 +74,7 @@ class Loop:
         self.place = place
         self.skipped |= set(history.skipped)
         self.seconds = history.seconds
+        self.looks = list(history.looks)
 
     def elapsed(self) -> float:
         """Seconds that the run has taken, over all its sittings."""
@@ -70,7 +82,8 @@ class Loop:
 
     def fit(self, log: Log | None) -> Iterator[int]:
         """Train to the end; yields the number of each epoch that is over, and writes its checkpoint when asked to go on."""
-        log_every, started, told = self.settings.log_every, (time.perf_counter(), self.place.step), False
+        log_every, told = self.settings.log_every, False
+        self._last = (Moment(self.fabric.device), self.place.step)
         while self.place.epoch < self.settings.epochs:
             epoch = self.place.epoch
             if self.place.batch == 0:
@@ -78,28 +91,53 @@ class Loop:
             weights = getattr(self.method, "weights", None)
             for fed in self.feed.epoch(epoch, self.place.batch, weights):
                 last = self.place.batch + 1 == len(self.feed)
-                row = self._one_step(fed, measured=last or self.place.step % log_every == 0)
+                numbers = self._one_step(fed, measured=last or self.place.step % log_every == 0)
                 if not told and self.update.captured is not None and self.update.captured.refused:
                     told = True
                     _say(log, f"steps are launched one kernel at a time, as {self.update.captured.refused}")
                 self.place = Place(self.place.step + 1, epoch, self.place.batch + 1)
                 if fed.skipped:
                     self._count_skipped(fed.skipped, log)
-                if row is not None:
-                    numbers = self._numbers(row)
-                    now = (time.perf_counter(), self.place.step)
-                    rate = (now[1] - started[1]) * self.batch_size / (now[0] - started[0])
-                    started = now
-                    if log is not None:
-                        where = {"step": self.place.step, "epoch": epoch}
-                        log.row({**where, **numbers, "samples_per_second": rate}, self.settings.epochs)
+                if numbers is not None:
+                    self._write(log)  # the last row, which a GPU has long made
+                    self._asked = self._ask(numbers)
                 every = self.settings.checkpoint_every
-                if every and self.place.step % every == 0 and not last:  # the epoch's own comes after its score
+                saves = every is not None and self.place.step % every == 0 and not last  # an epoch's own follows its score
+                if last or saves or not self.update.on_gpu:
+                    self._write(log)
+                if saves:
                     self.save()
             self.place = Place(self.place.step, epoch + 1, 0)
             yield epoch
-            self.save()  # after the epoch's score was written: what a checkpoint has behind it is never written again
-            started = (time.perf_counter(), self.place.step)
+            self.end_epoch()
+            self._last = (Moment(self.fabric.device), self.place.step)
+
+    def end_epoch(self) -> None:
+        """Write the epoch's checkpoint, and keep it where it is the best."""
+        self.save()  # after the epoch's score was written: what a checkpoint has behind it is never written again
+        newest = bool(self.looks) and self.looks[-1][0] == self.place.epoch and self.best == len(self.looks) - 1
+        if self.fabric.is_global_zero and self.settings.keep == "best-er" and newest:
+            with appearing(self.run.best) as unfinished:
+                shutil.copyfile(self.run.checkpoint, unfinished)
+
+    def _ask(self, numbers: dict[str, Tensor]) -> Row:
+        """Send a row's numbers on their way, with the first step whose loss was none."""
+        values = sent([ranks.largest(self.update.bad), *numbers.values()], self.fabric.device)
+        known = {"rate": self.update.rate}
+        return Row(self.place.step, self.place.epoch, known, tuple(numbers), values, Moment(self.fabric.device))
+
+    def _write(self, log: Log | None) -> None:
+        """Write the row that was asked for, if any, once it is there."""
+        row, self._asked = self._asked, None
+        if row is None:
+            return
+        first_bad, numbers = row.numbers()
+        self._stop_if_bad(first_bad)
+        moment, step = self._last
+        rate = (row.step - step) * self.batch_size / row.moment.seconds_since(moment)
+        self._last = (row.moment, row.step)
+        if log is not None:
+            log.row({"step": row.step, "epoch": row.epoch, **numbers, "samples_per_second": rate}, self.settings.epochs)
 
     def _begin_epoch(self, epoch: int) -> None:
         if hasattr(self.method, "begin_epoch"):
@@ -117,34 +155,26 @@ class Loop:
         assert self.settings.image_size is not None  # filled in by `assemble`
         plain, device = Plain(self.parts.augment, self.settings.image_size), self.fabric.device
         # Other modes and sizes than a step's are not worth compiling for; to say so takes seconds to import.
-        with torch.compiler.set_stance("force_eager") if self.settings.compile else nullcontext():
-            found = extract(module, dataset, plain, device=device, workers=self.settings.workers, keep_on_device=True)
+        with torch.compiler.set_stance("force_eager") if self.update.compiles else nullcontext():
+            found = extract(module, dataset, plain, device=device, workers=self.workers, keep_on_device=True)
         self.skipped.update(found.skipped)
         return found
 
     def _one_step(self, fed: Fed, measured: bool) -> dict[str, Tensor] | None:
-        """One update; at a log point the row that describes it, still on the device."""
+        """One update; at a log point the numbers that describe it, still on the device."""
         outcome = self.update(fed, self.place.step)
-        return self._row(outcome) if measured else None
+        return self._numbers(outcome) if measured else None
 
-    def _row(self, outcome: Outcome) -> dict[str, Tensor]:
+    def _numbers(self, outcome: Outcome) -> dict[str, Tensor]:
         with torch.no_grad():
             terms = self.method.measure(outcome.step)
         found = {
-            "rate": torch.tensor(self.update.peaks[0] * self.update.factor(self.place.step)),
             "loss": outcome.step.loss,
             "entropy": terms.entropy,
             "reconstruction": terms.reconstruction,
             "er_bound": terms.entropy + terms.reconstruction,
         }
         return found if outcome.top1 is None else {**found, "probe_top1": outcome.top1}
-
-    def _numbers(self, row: dict[str, Tensor]) -> dict[str, float]:
-        """The row on the host, by one look at the device, which also tells whether all losses have been numbers."""
-        numbers = (ranks.largest(self.update.bad), *row.values())
-        first_bad, *values = torch.stack([x.to(self.fabric.device, torch.float64) for x in numbers]).tolist()
-        self._stop_if_bad(int(first_bad))
-        return dict(zip(row, values, strict=True))
 
     def _stop_if_bad(self, step: int) -> None:
         if step < 0:
@@ -163,12 +193,48 @@ class Loop:
         broken = torch.where(sizes.isfinite().all(), self.update.bad, self.place.step - 1)
         self._stop_if_bad(int(ranks.largest(torch.where(self.update.bad < 0, broken, self.update.bad))))
         if self.fabric.is_global_zero:
-            history = History(self.elapsed(), tuple(sorted(self.skipped)))
+            history = History(self.elapsed(), tuple(sorted(self.skipped)), tuple(self.looks))
             facts = facts_of(self.parts.source)
             checkpoint.save(
                 self.run.checkpoint, checkpoint.Content(self.place, self.settings.flat(), facts, self.update.state(), history)
             )
         self.fabric.barrier()
+
+    def look(self) -> Look:
+        """What the lens sees in held-out views, with the epochs that are over noted beside its verdict."""
+        found = self.last_look = self._seen()
+        self.looks.append((self.place.epoch, found.verdict.name, found.row().get("held_out_er_bound")))
+        return found
+
+    def looked_last(self) -> Look | None:
+        """The last look; of a run that goes on after it, the same once more."""
+        if self.last_look is None and self.looks and self.looks[-1][0] == self.place.epoch:
+            self.last_look = self._seen()
+        return self.last_look
+
+    def _seen(self) -> Look:
+        if self._held_out is None:
+            self._held_out = HeldOut(self.parts.source, self.parts.augment, self.fabric.device, seed_of(self.settings.seed, 4))
+        with self.fabric.autocast():
+            return self._held_out.look(self.method, self.settings.options.get("kappa", _KAPPA), self.settings.method)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the lens has seen the same failure, from which no run comes back, twice in a row."""
+        last = [name for _, name, _ in self.looks[-2:]]
+        return len(last) == 2 and all(name in ("collapsed", "diverging") for name in last)
+
+    @property
+    def best(self) -> int | None:
+        """The number of the look with the highest ER bound, the first of equal ones."""
+        bounds = [(bound, -number) for number, (_, _, bound) in enumerate(self.looks) if bound is not None]
+        return -max(bounds)[1] if bounds else None
+
+    @property
+    def stale(self) -> bool:
+        """Whether no look has been better for as long as the run is to wait."""
+        patience, best = self.settings.patience, self.best
+        return patience is not None and best is not None and len(self.looks) - 1 - best >= patience
 
     def knn(self) -> float | None:
         """Online kNN accuracy on the test split, or on a part of a large one, where there are labels."""

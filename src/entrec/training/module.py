@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from entrec.methods import IR, DeepCluster, Progress, Step, Views
+from entrec.methods import IR, DeepCluster, Progress, Seen, Step, Views
 from entrec.methods.step import joined
 from entrec.training.draws import generator_of
 from entrec.training.lars import LARS
@@ -65,6 +65,13 @@ class Pretraining(pl.LightningModule):
         named = {"loss": step.loss, "entropy": terms.entropy, "reconstruction": terms.reconstruction}
         self.log_dict(named, prog_bar=True, batch_size=len(images))
         return step.loss
+
+    def see(self, batch: Any) -> tuple[Seen, Seen]:
+        """What the student makes of two views of a batch, drawn by torch's own generator: what the lens looks at."""
+        images: Tensor = batch[0] if isinstance(batch, tuple | list) else batch
+        generator = generator_of(images.device, self.seed, int(torch.randint(2**62, ())))
+        first, second = self.augment.first(2)(images, generator)
+        return self.method.see(first, 0), self.method.see(second, 1)
 
     def configure_optimizers(self) -> Optimizer:
         """LARS; the rate of each step is set by `optimizer_step`."""

@@ -12,8 +12,8 @@ from entrec.training.settings import Settings, settings
 
 # What may change when a run goes on: how it is computed and shown, not what.
 _MAY_CHANGE = {
-    "capture", "checkpoint_every", "compile", "device", "devices", "evaluate_every", "log_every", "root", "scores", "strict",
-    "wandb", "workers",
+    "capture", "checkpoint_every", "compile", "device", "devices", "evaluate_every", "keep", "lens", "log_every",
+    "on_collapse", "patience", "root", "scores", "strict", "wandb", "workers",
 }  # fmt: skip
 
 

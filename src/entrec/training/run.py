@@ -13,6 +13,7 @@ from entrec.files import appearing
 
 COLUMNS = (
     "step", "epoch", "rate", "loss", "entropy", "reconstruction", "er_bound", "probe_top1", "knn_top1", "samples_per_second",
+    "held_out_entropy", "held_out_reconstruction", "held_out_er_bound", "effective_rank",
 )  # fmt: skip
 
 
@@ -46,8 +47,18 @@ class Run:
 
     @property
     def checkpoint(self) -> Path:
-        """The last checkpoint."""
+        """The last checkpoint, from which a run goes on."""
         return self.folder / "checkpoints" / "last.ckpt"
+
+    @property
+    def best(self) -> Path:
+        """The checkpoint whose held-out ER bound was the highest, where it was to be kept (`keep="best-er"`)."""
+        return self.folder / "checkpoints" / "best-er.ckpt"
+
+    @property
+    def kept(self) -> Path:
+        """The checkpoint whose encoder the run is known by: the best where it was kept, or else the last."""
+        return self.best if self.best.is_file() else self.checkpoint
 
 
 def open_run(path: Path | str | Run) -> Run:

@@ -49,7 +49,7 @@ def evaluate(
     Raises:
         ValueError: the data have no labels, or no test split.
     """
-    encoder, source, where = _ready(run, data, who, device, labels, root, strict)
+    encoder, source, where = ready(run, data, who, device, labels, root, strict)
     if not source.classes or source.test is None:
         lacking = "labels" if not source.classes else "test split"
         raise ValueError(f"{source.name} has no {lacking}: evaluation needs both {_both(data)}")
@@ -98,7 +98,7 @@ def embed(
     """
     checks.choice("split", split, Split)
     check_writable(out, overwrite=overwrite)
-    encoder, source, where = _ready(run, data, who, device, labels, root, strict)
+    encoder, source, where = ready(run, data, who, device, labels, root, strict)
     images = source.train if split == "train" else source.test
     if images is None:
         raise ValueError(f"{source.name} has no {split} split")
@@ -136,7 +136,7 @@ def write_encoder(run: Run, overwrite: bool) -> None:
     export(run, run.folder / "encoder.safetensors", overwrite=overwrite)
 
 
-def _ready(
+def ready(
     run: Run | Path | str,
     data: Data | None,
     who: Who,

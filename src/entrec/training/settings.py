@@ -1,7 +1,6 @@
 """What a run is asked to do: typed, checked, and written to its folder as it was understood."""
 
 import difflib
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -38,11 +37,15 @@ class Settings:
         device: `cpu`, `cuda` or `auto`.
         devices: how many processes, one device each.
         gather: batch-coupled losses see all devices' rows as one batch; otherwise one estimate per device, averaged.
-        workers: processes that decode images, per device; by default 4, or as many as there are cores.
-        compile: compile the encoder, and the teacher (worth it on a GPU for runs of more than a few minutes).
+        workers: processes that decode images, per device; None: all cores, 16 at the most, shared among the devices.
+        compile: compile views and encoders, which takes up to a minute; None: on a GPU, for runs of some minutes and more.
         capture: launch a step on a single GPU as one CUDA graph.
         log_every: steps between two rows of metrics.csv.
-        evaluate_every: epochs between two kNN scores.
+        evaluate_every: epochs between two kNN scores, and two looks through the lens.
+        lens: look at held-out views without labels, and say in words whether the representation is healthy.
+        on_collapse: `warn`, or `stop` where the lens has seen a collapse, or no numbers, twice in a row.
+        keep: whose encoder the run is known by: `last`, or `best-er`, that with the highest ER bound on held-out views.
+        patience: stop after so many looks in a row without a higher one; None: never.
         scores: kNN and linear probe at the end, where there are labels and held-out images.
         checkpoint_every: steps between two checkpoints; one is written at the end of each epoch anyway.
         strict: stop at a corrupt image instead of going on without it.
@@ -69,11 +72,15 @@ class Settings:
     device: str = "auto"
     devices: int = 1
     gather: bool = True
-    workers: int = min(4, os.cpu_count() or 1)
-    compile: bool = False
+    workers: int | None = None
+    compile: bool | None = None
     capture: bool = True
     log_every: int = 10
     evaluate_every: int = 1
+    lens: bool = True
+    on_collapse: Literal["warn", "stop"] = "warn"
+    keep: Literal["last", "best-er"] = "last"
+    patience: int | None = None
     scores: bool = True
     checkpoint_every: int | None = None
     strict: bool = False
@@ -117,6 +124,8 @@ def settings(method: str, given: Mapping[str, Any]) -> Settings:
             raise ValueError(_unknown(key, method, set(common) - reserved, own))
     found = Settings(method, **values, options=options)
     _check_ranges(found.flat())
+    if not found.lens and (found.keep == "best-er" or found.patience is not None or found.on_collapse == "stop"):
+        raise ValueError("keep=best-er, patience and on_collapse=stop need what the lens sees: lens must be true")
     return found
 
 
@@ -162,7 +171,8 @@ def fitting(name: str, value: Any, wanted: Any) -> Any:
 
 _AT_LEAST: dict[str, float] = {
     "epochs": 1, "batch_size": 2, "seed": 0, "image_size": 8, "weight_decay": 0, "devices": 1, "workers": 0, "log_every": 1,
-    "evaluate_every": 1, "checkpoint_every": 1, "weight": 0, "views": 2, "small_crops": 0, "queue": 0, "hidden": 1, "dim": 2,
+    "evaluate_every": 1, "checkpoint_every": 1, "patience": 1, "weight": 0,
+    "views": 2, "small_crops": 0, "queue": 0, "hidden": 1, "dim": 2,
     "codes": 2, "clusters": 2, "prototypes": 2, "iterations": 1, "negatives": 1, "bottleneck": 2,
 }  # fmt: skip
 _POSITIVE = {"rate", "predictor_rate", "temperature", "teacher_temperature", "kappa", "epsilon"}

@@ -98,12 +98,24 @@ def _train(wanted: Settings, data: Any, run: Run, resume: bool, overwrite: bool,
                 _epoch_row(loop, log, epoch)
             # The others must not enter the next step's collectives, which time out, before the first rank has its score.
             fabric.barrier()
+            why = fabric.broadcast(_reason_to_stop(loop)) if wanted.on_collapse == "stop" or wanted.patience else ""
+            if why:
+                loop.end_epoch()
+                _tell(f"warning: stopped after {epoch + 1} epochs, as {why}", shown, quiet=fabric.is_global_zero)
+                break
     finally:
         if log is not None:
             log.close()
     if fabric.is_global_zero:
         finish(loop, shown)  # no barrier behind it: scores of a large data set take longer than a collective may
     return run
+
+
+def _reason_to_stop(loop: Loop) -> str:
+    """Why the run should end here; nothing where it should not."""
+    if loop.settings.on_collapse == "stop" and loop.failed:
+        return "the lens saw a failure twice in a row"
+    return f"the ER bound on held-out views has not risen for {loop.settings.patience} looks" if loop.stale else ""
 
 
 def _opened(wanted: Settings, data: Any, fabric: Fabric) -> Source:
@@ -126,12 +138,29 @@ def _epoch_row(loop: Loop, log: Log, epoch: int) -> None:
     except ValueError as error:  # for instance no held-out image can be read: no reason to lose the epoch
         log.say(f"warning: no kNN score: {error}")
         top1 = None
-    if top1 is not None:
-        row["knn_top1"] = top1
+    row |= {} if top1 is None else {"knn_top1": top1}
+    if loop.settings.lens:
+        row |= _looked(loop, log)
+    if len(row) > 2:
         log.row(row, loop.settings.epochs)
     recent = [x for x in loop.run.metrics if x["epoch"] == epoch]
     latest = {key: value for x in recent for key, value in x.items()}
     log.say(f"epoch {epoch + 1:>3}  {in_words(latest)}")
+
+
+def _looked(loop: Loop, log: Log) -> dict[str, float]:
+    """The numbers of a look through the lens, whose verdict is said when it is another than before."""
+    before = loop.looks[-1][1] if loop.looks else "healthy"
+    try:
+        found = loop.look()
+    except ValueError as error:  # as for the kNN score
+        log.say(f"warning: the lens saw nothing: {error}")
+        return {}
+    if found.verdict.name != before:
+        log.say(f"lens: {found.verdict.title}")
+        for text in (*found.verdict.because, *found.verdict.remedies):
+            log.say(f"      {text}")
+    return found.row()
 
 
 def _begin(run: Run, parts: Parts, overwrite: bool) -> None:

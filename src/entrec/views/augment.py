@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from entrec import checks
 from entrec.views import ops
-from entrec.views.draws import centred_box, crop_boxes
+from entrec.views.draws import Drawn, Random, centred_box, crop_boxes, numbers
 from entrec.views.recipe import Crop, Recipe, View
 
 Levels = Sequence[float]
@@ -24,7 +24,9 @@ class Augment:
 
     Small images come as whole batches: `augment(images, generator)`. Of large images, each of its own size, workers cut the
     crops, `augment.crop(image, generator)`, and the device does the rest, `augment.finish(crops, generator)`. The two agree
-    in law, up to the rounding of the crops to eight bits. Every call is a function of its images and its generator.
+    in law, up to the rounding of the crops to eight bits. Every call is a function of its images and its generator; what is
+    random about it can also be drawn first, `numbers = augment.draw(k, generator)`, and the rest be compiled:
+    `augment.made(images, numbers)`, `augment.finished(crops, numbers)`.
 
     Hue, saturation and grey need three channels. For other images they are off, which `notice` then says.
 
@@ -57,19 +59,39 @@ class Augment:
 
     def __call__(self, images: Tensor, generator: Generator) -> tuple[Tensor, ...]:
         """Every view of images (k, C, H, W), uint8 or float in 0..1: one (k, C, size, size) each."""
+        _require_together(images, generator)
+        return self.made(images, self.draw(len(images), generator))
+
+    def draw(self, k: int, generator: Generator) -> tuple[Tensor, ...]:
+        """All that is random about the views of k images: uniform numbers (n, k) for each view."""
+        return _drawn(
+            [ops.numbers_of_crop(view.crop) + self._of_look(v) for v, view in enumerate(self.recipe.views)], k, generator
+        )
+
+    def draw_looks(self, crops: int, k: int, generator: Generator) -> tuple[Tensor, ...]:
+        """What is random about that many crops of k images once they are cut: uniform numbers (n, k) for each."""
+        return _drawn([self._of_look(v) for v in range(crops)], k, generator)
+
+    def made(self, images: Tensor, numbers: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The views of images (k, C, H, W) that their numbers (see `draw`) say; nothing is random about it."""
+        return tuple(self.view(view, images, own) for view, own in zip(self.recipe.views, numbers, strict=True))
+
+    def view(self, view: View, images: Tensor, numbers: Tensor) -> Tensor:
+        """One of the views of images (k, C, H, W)."""
         if len(self._means) > 1:
             raise ValueError(f"mean and std are those of {len(self._means)} images a sample: use `each`, got one tensor")
-        with _full_precision(images):
-            x = self._ready(images, 0, generator)
-            crops = (ops.random_resized_crop(x, view.crop, generator) for view in self.recipe.views)
-            return tuple(self._finish(crop, v, generator) for v, crop in enumerate(crops))
+        random = Drawn(numbers)
+        with torch.no_grad(), torch.autocast(images.device.type, enabled=False):
+            crop = ops.random_resized_crop(self._ready(images, 0), view.crop, random)
+            return self._finish(crop, view, 0, random)
 
     def each(self, images: tuple[Tensor, ...], generator: Generator) -> tuple[Tensor, ...]:
         """One view of each of the images that a sample is, (k, C_v, H_v, W_v): view v for image v, the views in turns."""
+        _require_together(images[0], generator)
         with _full_precision(images[0]):
-            ready = (self._ready(image, v, generator) for v, image in enumerate(images))
-            crops = (ops.random_resized_crop(x, self._of(v).crop, generator) for v, x in enumerate(ready))
-            return tuple(self._finish(crop, v, generator) for v, crop in enumerate(crops))
+            ready = (self._ready(image, v % len(self._means)) for v, image in enumerate(images))
+            crops = [ops.random_resized_crop(x, self.of(v).crop, generator) for v, x in enumerate(ready)]
+            return tuple(self._finish(crop, self.of(v), v % len(self._means), generator) for v, crop in enumerate(crops))
 
     def crop(self, image: Tensor | tuple[Tensor, ...], generator: Generator) -> tuple[Tensor, ...]:
         """One image (C, H, W) of any size, on the CPU: its crop for each view, (C, size, size), in the image's dtype.
@@ -78,13 +100,22 @@ class Augment:
         """
         if isinstance(image, Tensor):
             return tuple(_cut(image, view.crop, generator) for view in self.recipe.views)
-        return tuple(_cut(one, self._of(v).crop, generator) for v, one in enumerate(image))
+        return tuple(_cut(one, self.of(v).crop, generator) for v, one in enumerate(image))
 
     def finish(self, crops: tuple[Tensor, ...], generator: Generator) -> tuple[Tensor, ...]:
         """What `crop` left to do, for a batch of its crops, (k, C, size, size) each, on their device."""
-        with _full_precision(crops[0]):
-            ready = (self._ready(crop, v, generator) for v, crop in enumerate(crops))
-            return tuple(self._finish(x, v, generator) for v, x in enumerate(ready))
+        _require_together(crops[0], generator)
+        return self.finished(crops, self.draw_looks(len(crops), len(crops[0]), generator))
+
+    def finished(self, crops: tuple[Tensor, ...], numbers: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """What their numbers (see `draw_looks`) make of a batch of crops; nothing is random about it."""
+        given = enumerate(zip(crops, numbers, strict=True))
+        return tuple(self.look(self.of(v), crop, own, v % len(self._means)) for v, (crop, own) in given)
+
+    def look(self, view: View, crops: Tensor, numbers: Tensor, image: int = 0) -> Tensor:
+        """One of the views from its crops (k, C, size, size); `image` says which one of a sample they are of."""
+        with torch.no_grad(), torch.autocast(crops.device.type, enabled=False):
+            return self._finish(self._ready(crops, image), view, image, Drawn(numbers))
 
     def plain(self, images: Tensor, size: int, image: int = 0) -> Tensor:
         """The view for evaluation of images (k, C, H, W), without chance, normalised: (k, C, size, size).
@@ -96,39 +127,56 @@ class Augment:
         with _full_precision(images):
             return self._normalise(_centre(self._ready(images, image), size), image)
 
-    def _of(self, v: int) -> View:
+    def first(self, n: int) -> "Augment":
+        """The same with the first n views, which take turns where there are fewer."""
+        chosen = Recipe(tuple(self.of(v) for v in range(n)), n)
+        return Augment(chosen, *([tuple(x.tolist()) for x in levels] for levels in (self._means, self._stds)))
+
+    @property
+    def images(self) -> int:
+        """How many images a sample is, each with a mean and a standard deviation of its own."""
+        return len(self._means)
+
+    def of(self, v: int) -> View:
+        """View v; where a sample is more images than the recipe has views, these take turns."""
         return self.recipe.views[v % len(self.recipe.views)]
 
-    def _ready(self, images: Tensor, v: int, generator: Generator | None = None) -> Tensor:
+    def _of_look(self, v: int) -> int:
+        """Numbers that the look of view v takes."""
+        return ops.numbers_of_look(self.of(v).look, len(self._means[v % len(self._means)]))
+
+    def _ready(self, images: Tensor, image: int) -> Tensor:
         """Images of the right kind, in 0..1."""
         x = _pixels(images)
-        channels = len(self._means[v % len(self._means)])
+        channels = len(self._means[image])
         if x.shape[1] != channels:
             raise ValueError(f"mean and std are those of {channels} channels, got images of shape {tuple(x.shape)}")
-        if generator is not None and x.device.type != generator.device.type:
-            raise ValueError(f"images and generator must be on the same device, got {x.device} and {generator.device}")
         return x
 
-    def _finish(self, x: Tensor, v: int, generator: Generator) -> Tensor:
-        """Look v of crops x in 0..1, normalised; what never happens costs nothing."""
-        look = self._of(v).look
+    def _finish(self, x: Tensor, view: View, image: int, random: Random) -> Tensor:
+        """The look of crops x in 0..1, normalised; what never happens costs nothing."""
+        look = view.look
         if look.flip > 0:
-            x = ops.flip(x, look.flip, generator)
+            x = ops.flip(x, look.flip, random)
         if look.jitter > 0:
-            x = ops.colour_jitter(x, look, generator)
+            x = ops.colour_jitter(x, look, random)
         if look.grey > 0 and x.shape[1] == 3:
-            x = ops.grey(x, look.grey, generator)
+            x = ops.grey(x, look.grey, random)
         if look.blur > 0:
-            x = ops.blur(x, look.blur, look.sigma, look.kernel, generator)
+            x = ops.blur(x, look.blur, look.sigma, look.kernel, random)
         if look.solarise > 0:
-            x = ops.solarise(x, look.solarise, generator)
-        return self._normalise(x, v)
+            x = ops.solarise(x, look.solarise, random)
+        return self._normalise(x, image)
 
-    def _normalise(self, x: Tensor, v: int) -> Tensor:
-        image = v % len(self._means)
-        if (image, x.device) not in self._levels:  # copied once: a copy would wait for the device, and no graph can hold it
-            self._levels[image, x.device] = (self._means[image].to(x.device), self._stds[image].to(x.device))
+    def _normalise(self, x: Tensor, image: int) -> Tensor:
+        if (image, x.device) not in self._levels:
+            self.prepare(x.device)
         return ops.normalise(x, *self._levels[image, x.device])
+
+    def prepare(self, device: torch.device) -> None:
+        """Copy means and standard deviations to a device: once, as it waits for the device, and no graph can hold it."""
+        for image, (mean, std) in enumerate(zip(self._means, self._stds, strict=True)):
+            self._levels[image, device] = (mean.to(device), std.to(device))
 
 
 @dataclass(frozen=True)
@@ -188,6 +236,16 @@ def _notice(recipe: Recipe, channels: list[int]) -> str:
     if not off or not others:
         return ""
     return f"{', '.join(off)} need 3 channels and are off for images of {' and '.join(others)} (brightness and contrast stay)"
+
+
+def _drawn(counts: list[int], k: int, generator: Generator) -> tuple[Tensor, ...]:
+    """As many numbers for each of k samples, in one call for all."""
+    return torch.split(numbers(sum(counts), k, generator), counts)
+
+
+def _require_together(images: Tensor, generator: Generator) -> None:
+    if images.device.type != generator.device.type:
+        raise ValueError(f"images and generator must be on the same device, got {images.device} and {generator.device}")
 
 
 def _pixels(images: Tensor) -> Tensor:

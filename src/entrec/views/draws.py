@@ -1,10 +1,11 @@
 """The laws of a view's random parameters: those of torchvision's transforms, for all samples in one go.
 
-Everything is drawn where the generator lives, and nothing waits for the device.
+All of them are functions of uniform numbers, from a generator or drawn beforehand (`Drawn`): those are the only thing random
+about a view, so the rest can be compiled. Everything is drawn where the generator lives, and nothing waits for the device.
 """
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Generator, Tensor
@@ -36,30 +37,52 @@ class Jitter(NamedTuple):
     position: Tensor
 
 
-def uniform(shape: tuple[int, ...], low: float, high: float, generator: Generator) -> Tensor:
-    """Numbers uniform in [low, high), of the given shape."""
-    return torch.rand(shape, generator=generator, device=generator.device) * (high - low) + low
+class Drawn:
+    """Uniform numbers in [0, 1) that were drawn beforehand, (n, k): n for each of k samples, handed out one after another."""
+
+    def __init__(self, numbers: Tensor) -> None:
+        self.left = numbers
+
+    def take(self, n: int) -> Tensor:
+        """The next n numbers of each sample, (n, k)."""
+        if n > len(self.left):
+            raise ValueError(f"{n} numbers are wanted for each sample, and {len(self.left)} are left")
+        taken, self.left = self.left[:n], self.left[n:]
+        return taken
 
 
-def chance(k: int, p: float, generator: Generator) -> Tensor:
+Random: TypeAlias = Generator | Drawn
+
+
+def numbers(n: int, k: int, random: Random) -> Tensor:
+    """Uniform numbers in [0, 1), n for each of k samples, (n, k)."""
+    return random.take(n) if isinstance(random, Drawn) else torch.rand(n, k, generator=random, device=random.device)
+
+
+def between(uniform: Tensor, low: float, high: float) -> Tensor:
+    """Numbers uniform in [low, high), from such as are in [0, 1)."""
+    return uniform * (high - low) + low
+
+
+def chance(k: int, p: float, random: Random) -> Tensor:
     """Which of k samples an event of probability p happens to, bool (k,)."""
-    return torch.rand(k, generator=generator, device=generator.device) < p
+    return numbers(1, k, random)[0] < p
 
 
-def crop_boxes(k: int, height: int, width: int, scale: Range, ratio: Range, generator: Generator) -> Boxes:
+def crop_boxes(k: int, height: int, width: int, scale: Range, ratio: Range, random: Random) -> Boxes:
     """Crops of k images of one size, by the law of torchvision's `RandomResizedCrop`.
 
     The share of the area is uniform in `scale`, and the logarithm of width / height in `ratio`; sides are rounded to pixels,
     and the place is uniform. The first of ten attempts that fits is taken, or else the centre (`centred_box`).
     """
-    area = height * width * uniform((k, ATTEMPTS), *scale, generator)
-    aspect = uniform((k, ATTEMPTS), math.log(ratio[0]), math.log(ratio[1]), generator).exp()
-    across, down = uniform((2, k), 0.0, 1.0, generator)
+    area = height * width * between(numbers(ATTEMPTS, k, random), *scale)
+    aspect = between(numbers(ATTEMPTS, k, random), math.log(ratio[0]), math.log(ratio[1])).exp()
+    across, down = numbers(2, k, random)
 
     w, h = (area * aspect).sqrt().round(), (area / aspect).sqrt().round()
     fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
-    found, first = fits.any(dim=1), fits.int().argmax(dim=1, keepdim=True)
-    w, h = w.gather(1, first)[:, 0], h.gather(1, first)[:, 0]
+    found, first = fits.any(dim=0), fits.int().argmax(dim=0, keepdim=True)
+    w, h = w.gather(0, first)[0], h.gather(0, first)[0]
     # A product of floats may round up to the number of places itself.
     top = torch.minimum((down * (height - h + 1)).floor(), height - h)
     left = torch.minimum((across * (width - w + 1)).floor(), width - w)
@@ -79,13 +102,20 @@ def centred_boxes(k: int, height: int, width: int, device: torch.device) -> Boxe
     return Boxes(*(torch.full((k,), float(side), device=device) for side in centred_box(height, width, (1.0, 1.0))))
 
 
-def jitter_factors(k: int, brightness: float, contrast: float, saturation: float, hue: float, generator: Generator) -> Jitter:
+def jitter_factors(k: int, brightness: float, contrast: float, saturation: float, hue: float, random: Random) -> Jitter:
     """Colour changes by the law of torchvision's `ColorJitter`, with an order for each sample."""
+    position = _ranks(numbers(4, k, random)).T
+    shift, *uniform = numbers(4, k, random)
+    reaches = (brightness, contrast, saturation)
+    first, second, third = (between(x, max(0.0, 1 - reach), 1 + reach) for x, reach in zip(uniform, reaches, strict=True))
+    return Jitter(first, second, third, between(shift, -hue, hue), position)
 
-    def factor(reach: float) -> Tensor:
-        return uniform((k,), max(0.0, 1 - reach), 1 + reach, generator)
 
-    # What sorts independent uniform numbers is a uniform permutation.
-    position = uniform((k, 4), 0.0, 1.0, generator).argsort(dim=1)
-    shift = uniform((k,), -hue, hue, generator)
-    return Jitter(factor(brightness), factor(contrast), factor(saturation), shift, position)
+def _ranks(x: Tensor) -> Tensor:
+    """The place of each number of a column in its order: of independent uniform numbers, a uniform permutation of 0..n-1.
+
+    By comparing all with all, which for a few numbers is less work than to sort.
+    """
+    earlier = torch.ones(len(x), len(x), dtype=torch.bool, device=x.device).tril(-1)[:, :, None]
+    below = (x[None] < x[:, None]) | ((x[None] == x[:, None]) & earlier)  # [i, j]: j comes before i
+    return below.sum(dim=1)

@@ -1,0 +1,296 @@
+"""The lens as a callback of Lightning's: readings in the log, a verdict in words, and an end to a run that has collapsed.
+
+`lightning.pytorch` and `pytorch_lightning` are two packages with the same code, and a Trainer of one does not know callbacks of
+the other. This one is of both as soon as both are there.
+"""
+
+import difflib
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
+from functools import cache
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from lightning.pytorch import Callback
+from lightning.pytorch.utilities import rank_zero_info
+from lightning.pytorch.utilities.seed import isolate_rng
+from torch import Tensor, nn
+
+from entrec import checks
+from entrec.lens.batches import one_batch, part_of, rows_of
+from entrec.lens.judged import judged
+from entrec.lens.readings import CodeReadings, Readings
+from entrec.lens.verdict import Name, Verdict
+
+Projections = Callable[[Any, Any], Tensor | tuple[Tensor, ...]]
+OnCollapse = Literal["warn", "stop"]
+
+FAILURES: tuple[Name, ...] = ("collapsed", "diverging", "low rank", "uninformative")
+HOPELESS: tuple[Name, ...] = ("collapsed", "diverging")  # no run comes back from these
+# Held-out rows in a pass: always as many, so that what is random about their views is always the same; and unlike a batch of
+# training, so that projections which that left behind are not taken for theirs.
+AT_ONCE = 250
+SEED = 0
+_Base: Any = Callback  # for type checkers of no one package, as it fits both
+
+
+class Views(NamedTuple):
+    """What is looked at: one or two tensors (k, d), and whether they are logits of codes."""
+
+    z: tuple[Tensor, ...]
+    codes: bool
+
+
+class LensCallback(_Base):  # type: ignore[misc]
+    """Look at the projections every so many steps, log what is read off them, and say when they go wrong.
+
+    Under `lightning.pytorch` and under `pytorch_lightning` alike; import the latter before making this. For
+    `entrec.training.Pretraining` it knows where the projections are; for a module of your own a line says it:
+
+        LensCallback(lambda module, batch: (module(batch[0]), module(batch[1])))
+
+    The function is called in eval mode, without gradients and with random numbers of its own, so that training goes exactly
+    as it would without it; it must compute and change nothing. Every process calls it, as it may talk to the others; the
+    first one measures its own rows and logs them as `lens/...`: `entropy`, `entropy_scale` (from 0, one point, to 1, the whole
+    sphere), `uniformity`, `effective_rank`, `std_min`, `std_median`, `reconstruction`, `er_bound`, `er_ceiling`,
+    `infonce_bound`, `infonce_ceiling`, `alignment`, `nearer`; of codes `marginal` and `conditional` over ln m instead of the
+    first six. `verdict` is the last verdict and `history` all of them with their steps, of the held-out data where there are
+    any and else of the batch. A failure is said as a warning when it begins, and once more when it is over.
+
+    Args:
+        projections: from the module and a batch to the projections of its two views, (k, d) each, or of one.
+        every: so many steps of the optimiser, whatever the Trainer's log_every_n_steps.
+        kappa: of the kernel; the inverse of a contrastive temperature.
+        held_out: further data, logged as `lens_held_out/...`: a batch, or a loader of some. At most `rows` of them are kept in
+            memory, each process's all alike, so that every look is at the same; the loader's batch size changes nothing.
+        codes: the projections are logits of codes, over the temperature of their softmax (for `Pretraining`: known).
+        on_collapse: `"stop"` ends the run when it has been seen collapsed or diverging twice in a row: one batch may be odd.
+        rows: no more than these are looked at.
+        method: that trains, whose remedies are named too (for `Pretraining`: known).
+    """
+
+    _plain: type["LensCallback"]
+
+    def __new__(cls, *_: Any, **__: Any) -> "LensCallback":
+        """An object of this class, and of the other package's too where that is in use."""
+        kind: Any = cls
+        other = getattr(sys.modules.get("pytorch_lightning"), "Callback", Callback)
+        found: LensCallback = super().__new__(kind if issubclass(kind, other) else _of_both(kind, other))
+        return found
+
+    def __init__(
+        self,
+        projections: Projections | None = None,
+        every: int = 50,
+        kappa: float = 10.0,
+        held_out: Any = None,
+        codes: bool = False,
+        on_collapse: OnCollapse = "warn",
+        rows: int = 2048,
+        method: str = "",
+    ) -> None:
+        if projections is not None and not callable(projections):
+            raise TypeError(f"projections must be a function of the module and a batch, got {type(projections).__name__}")
+        if on_collapse not in get_args(OnCollapse):
+            raise ValueError(f"on_collapse must be 'warn' or 'stop', got {on_collapse!r}{_nearest(on_collapse)}")
+        checks.positive("kappa", kappa)
+        self.projections, self.kappa, self.codes, self.method = projections, kappa, codes, method
+        self.every, self.rows = checks.whole("every", every, 1), checks.whole("rows", rows, 2)
+        self.held_out, self.on_collapse = held_out, on_collapse
+        self.history: list[tuple[int, Verdict]] = []
+        self._kept: Any = None  # the held-out data as one batch
+        self._step = 0  # of the optimiser, after the last batch
+        self._tried = False
+
+    def __reduce__(self) -> Any:
+        """To another process, where it may have to be of both packages again."""
+        return _of_its_packages, (getattr(self, "_plain", type(self)),), self.__dict__
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The last one; None before the first look, and in all processes but the first."""
+        return self.history[-1][1] if self.history else None
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was said, in types that can be loaded without running code."""
+        return {"history": [(step, asdict(verdict)) for step, verdict in self.history]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from there, and say nothing twice."""
+        self.history = [(step, Verdict(**verdict)) for step, verdict in state_dict["history"]]
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Refuse a module whose projections cannot be found, before anything is trained."""
+        if stage == "fit" and self.projections is None and not _is_ours(pl_module):
+            raise ValueError(
+                f"where {type(pl_module).__name__} has its projections cannot be known; a function of the module and a batch "
+                "says it, for instance\n"
+                "    LensCallback(projections=lambda module, batch: (module(batch[0]), module(batch[1])))"
+            )
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Keep the held-out data."""
+        self._step, self._tried = trainer.global_step, False
+        if self.held_out is not None and self._kept is None:
+            with _undisturbed(pl_module):
+                self._kept = one_batch(self.held_out, self.rows)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Look, if it is time."""
+        before, self._step = self._step, trainer.global_step
+        if self._step // self.every > before // self.every:
+            self._look(trainer, pl_module, batch)
+        elif not self._tried:
+            self._views(trainer, pl_module, batch)  # what is wrong with them is known at once, not after `every` steps
+        self._tried = True
+
+    def _look(self, trainer: Any, pl_module: Any, batch: Any) -> None:
+        seen = self._views(trainer, pl_module, batch)  # in every process, as they may talk to each other
+        if trainer.is_global_zero:
+            method = self.method or (type(pl_module.method).__name__.lower() if self.projections is None else "")
+            for name, views in seen.items():
+                readings, verdict = judged(tuple(map(_measurable, views.z)), views.codes, self.kappa, method)
+                if readings is not None:
+                    self._log(trainer, pl_module, {f"{name}/{key}": value for key, value in _numbers(readings).items()})
+            if verdict is not None:  # of the last: held-out data where there are any
+                self._conclude(verdict)
+        if self.on_collapse == "stop":
+            hopeless = [verdict.name in HOPELESS for _, verdict in self.history[-2:]] == [True, True]
+            stop = trainer.strategy.reduce_boolean_decision(trainer.is_global_zero and hopeless, all=False)
+            trainer.should_stop = trainer.should_stop or stop
+
+    def _log(self, trainer: Any, pl_module: Any, numbers: dict[str, float]) -> None:
+        # For callbacks that monitor them. Other processes do not have these keys, and must not be waited for.
+        pl_module.log_dict(numbers, logger=False, on_step=True, on_epoch=False, rank_zero_only=trainer.world_size > 1)
+        # A logger would get them from there at its own steps only, and until the epoch ends again and again.
+        for logger in trainer.loggers:
+            logger.log_metrics(numbers, step=self._step - 1)  # Lightning calls the first step 0
+
+    def _views(self, trainer: Any, pl_module: Any, batch: Any) -> dict[str, Views]:
+        """The projections of the batch and of the held-out data, by what they are logged as."""
+        found = {"lens": self._project(trainer, pl_module, [batch])}
+        if self._kept is not None:
+            found["lens_held_out"] = self._project(trainer, pl_module, self._parts(trainer), held_out=True)
+        return found
+
+    def _parts(self, trainer: Any) -> Iterator[Any]:
+        """The held-out data where the module is, some at a time."""
+        for start in range(0, rows_of(self._kept), AT_ONCE):
+            part = trainer.precision_plugin.convert_input(part_of(self._kept, start, start + AT_ONCE))
+            yield trainer.strategy.batch_to_device(part)
+
+    def _project(self, trainer: Any, pl_module: Any, batches: Iterable[Any], held_out: bool = False) -> Views:
+        found: list[Views] = []
+        with _undisturbed(pl_module), trainer.precision_plugin.forward_context():
+            for batch in batches:
+                found.append(self._projected(pl_module, batch))
+                if held_out and len(found[-1].z[0]) != rows_of(batch):
+                    raise ValueError(
+                        f"projections must be of the batch that the function is given, a row for each datum, got "
+                        f"{len(found[-1].z[0])} for {rows_of(batch)}: what a training step left behind is not of held-out data"
+                    )
+        return Views(tuple(torch.cat(of)[: self.rows] for of in zip(*(x.z for x in found), strict=True)), found[0].codes)
+
+    def _projected(self, pl_module: Any, batch: Any) -> Views:
+        if self.projections is None:
+            one, other = pl_module.see(batch)
+            return Views((one.values, other.values), one.codes)
+        found = self.projections(pl_module, batch)
+        z = (found,) if isinstance(found, Tensor) else found
+        _check(z)
+        return Views(z, self.codes)
+
+    def _conclude(self, verdict: Verdict) -> None:
+        """Keep the verdict, and say it where something else went wrong than the last time."""
+        before = None if self.verdict is None else _failure(self.verdict)
+        self.history.append((self._step, verdict))
+        if _failure(verdict) == before:
+            return
+        text = " ".join((f"Lens at step {self._step}: {verdict.title}.", *verdict.because, *verdict.remedies))
+        if _failure(verdict):
+            warnings.warn(text, stacklevel=2)
+        else:
+            rank_zero_info(text)
+
+
+def _of_its_packages(cls: type[LensCallback]) -> LensCallback:
+    return cls.__new__(cls)
+
+
+@cache
+def _of_both(cls: Any, other: Any) -> type[LensCallback]:
+    """The class, derived from the other package's Callback too, under the same name: checkpoints know it by that."""
+    names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__, "_plain": cls}
+    return type(cls.__name__, (cls, other), names)
+
+
+def _is_ours(module: Any) -> bool:
+    from entrec.training.module import Pretraining  # with all that trains
+
+    return isinstance(module, Pretraining)
+
+
+def _nearest(word: Any) -> str:
+    close = difflib.get_close_matches(str(word).lower(), get_args(OnCollapse), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _failure(verdict: Verdict) -> str:
+    """Its name; empty where nothing is wrong, which saturated bounds are not."""
+    return verdict.name if verdict.name in FAILURES else ""
+
+
+def _numbers(found: Readings | CodeReadings) -> dict[str, float]:
+    if isinstance(found, CodeReadings):
+        own = {"marginal": found.marginal / found.largest, "conditional": found.conditional / found.largest}
+    else:
+        own = {"entropy": found.entropy, "entropy_scale": found.filled, "uniformity": found.uniformity}
+        own |= {"effective_rank": found.rank, "std_min": found.spread[0], "std_median": found.spread[1]}
+    pairs = {} if found.pairs is None else {key: value for key, value in asdict(found.pairs).items() if value is not None}
+    return own | pairs
+
+
+def _check(z: Any) -> None:
+    """Whether a function gave the projections of one view or two."""
+    if not isinstance(z, tuple | list) or len(z) not in (1, 2) or not all(isinstance(x, Tensor) for x in z):
+        got = f"{len(z)} of {type(z[0]).__name__}" if isinstance(z, tuple | list) and z else type(z).__name__
+        raise TypeError(f"projections must give a tensor for each of two views, or one tensor, got {got}")
+    shapes = [tuple(x.shape) for x in z]
+    if any(len(shape) != 2 or shape[1] < 2 for shape in shapes) or len(set(shapes)) > 1:
+        raise ValueError(
+            f"projections must have the shape (rows, dimensions), at least 2 of these, alike in both views, got "
+            f"{' and '.join(map(str, shapes))}"
+        )
+    if not all(x.is_floating_point() for x in z):
+        raise TypeError(f"projections must be floating-point, got {' and '.join(str(x.dtype) for x in z)}")
+
+
+def _measurable(z: Tensor) -> Tensor:
+    """In float32 or better, where float64 exists too."""
+    return checks.at_least_float32(z.detach() if z.device.type in ("cpu", "cuda") else z.detach().cpu())
+
+
+@contextmanager
+def _undisturbed(module: nn.Module) -> Iterator[None]:
+    """Eval mode, no gradients, the same random numbers every time; afterwards all is as it was."""
+    modes = [(part, part.training) for part in module.modules()]
+    on_cuda = getattr(module, "device", torch.device("cpu")).type == "cuda"
+    # What was compiled for training would be compiled again for another mode and other sizes.
+    stance = torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
+    with torch.no_grad(), isolate_rng(include_cuda=on_cuda), stance:
+        random.seed(SEED)
+        np.random.seed(SEED)
+        torch.default_generator.manual_seed(SEED)
+        if on_cuda:
+            torch.cuda.manual_seed(SEED)
+        module.eval()
+        try:
+            yield
+        finally:
+            for part, mode in modes:
+                part.training = mode

@@ -1,0 +1,267 @@
+"""The lens on a run's held-out views: what it sees, that it changes nothing, and what it does when a run fails."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+from torch import Tensor
+
+import entrec
+from entrec.data import Held
+from entrec.lens import CodeReadings, Readings, diagnose, look
+from entrec.lens.verdict import diverging
+from entrec.methods import METHODS, Views
+from entrec.training import checkpoint, held_out
+from entrec.training.assemble import Parts, assemble
+from entrec.training.encoders import load_encoder
+from entrec.training.held_out import HeldOut, Look
+from entrec.training.settings import settings
+from tests.training.tiny import (
+    COMMON,
+    HEADS,
+    Cameras,
+    Modalities,
+    every_tensor,
+    folder_of_files,
+    pixels,
+    quick,
+    rows,
+    source,
+    stopped_before,
+)
+
+CODES = {"deepcluster", "swav", "dino"}
+CPU = torch.device("cpu")
+
+
+def parts_of(method: str, **given: Any) -> Parts:
+    return assemble(settings(method, {**COMMON, **HEADS[method], **given}), source())
+
+
+def looked(parts: Parts, seed: int = 0) -> Look:
+    return HeldOut(parts.source, parts.augment, CPU, seed).look(parts.method, 10.0, parts.settings.method)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_is_seen(method: str) -> None:
+    found = looked(parts_of(method)).readings
+    assert isinstance(found, CodeReadings if method in CODES else Readings)
+    assert found.rows == 24
+    assert found.pairs is not None
+
+
+def test_a_continuous_dino_is_seen_by_its_bottleneck() -> None:
+    found = looked(parts_of("dino", er=True, estimator="joe")).readings
+    assert isinstance(found, Readings)
+    assert found.dim == HEADS["dino"]["bottleneck"]
+
+
+@pytest.mark.parametrize("method", ["simclr", "cmc", "byol", "deepcluster", "swav", "dino"])
+def test_what_is_seen_is_what_the_loss_compares(method: str) -> None:
+    parts = parts_of(method)
+    model: Any = parts.method.eval()
+    views = parts.augment(pixels(8), torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        step = model(Views(views, torch.arange(8), parts.augment.recipe.full))
+        for view in (0, 1):
+            seen = model.see(views[view], view)
+            temperature = parts.settings.options["temperature"] if seen.codes else 1.0
+            torch.testing.assert_close(seen.values, step.student[view] / temperature)
+
+
+def test_the_batch_in_which_images_pass_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = parts_of("byol")
+    whole = looked(parts).readings
+    monkeypatch.setattr(held_out, "_AT_ONCE", 5)
+    again = looked(parts).readings
+    assert isinstance(whole, Readings)
+    assert isinstance(again, Readings)
+    assert again.entropy == pytest.approx(whole.entropy, rel=1e-6)
+    assert whole.pairs is not None
+    assert again.pairs is not None
+    assert again.pairs.er_bound == pytest.approx(whole.pairs.er_bound, rel=1e-4)
+    assert again.pairs.nearer == whole.pairs.nearer
+
+
+def test_every_look_is_at_the_same_views_and_those_of_another_seed_at_others() -> None:
+    parts = parts_of("simclr")
+    first, again, other = looked(parts).readings, looked(parts).readings, looked(parts, seed=1).readings
+    assert first == again
+    assert first != other
+
+
+def test_images_are_held_out_where_there_are_any() -> None:
+    parts = parts_of("simclr")
+    assert isinstance(parts.source.test, Held)
+    own = HeldOut(parts.source, parts.augment, CPU, 0)._images
+    assert torch.equal(own, parts.source.test.images)  # type: ignore[arg-type]
+    without = HeldOut(replace(parts.source, test=None), parts.augment, CPU, 0)
+    assert isinstance(parts.source.train, Held)
+    assert torch.equal(without._images, parts.source.train.images)  # type: ignore[arg-type]
+
+
+def test_the_mode_the_gradients_and_the_generators_are_left_alone() -> None:
+    parts = parts_of("byol")
+    parts.method.train()
+    before, state = {name: x.clone() for name, x in parts.method.state_dict().items()}, torch.get_rng_state()
+    looked(parts)
+    assert parts.method.training
+    assert all(torch.equal(x, before[name]) for name, x in parts.method.state_dict().items())
+    assert all(p.grad is None for p in parts.method.parameters())
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("method", ["byol", "ir", "dino"])
+def test_a_run_with_the_lens_is_the_run_without(method: str, tmp_path: Path) -> None:
+    runs = [quick(method, tmp_path / str(lens), lens=lens) for lens in (True, False)]
+    a, b = (every_tensor(run) for run in runs)
+    tensors = [name for name, x in a.items() if isinstance(x, Tensor)]
+    assert tensors
+    assert all(torch.equal(a[name], b[name]) for name in tensors)
+    assert runs[0].summary["verdict"] is not None
+    assert runs[1].summary["verdict"] is None
+    assert "held_out_er_bound" in runs[0].metrics[-1]
+    assert not any("held_out_er_bound" in row for row in runs[1].metrics)
+
+
+def test_files_and_several_cameras_are_seen_too(tmp_path: Path) -> None:
+    files = quick("byol", tmp_path / "files", folder_of_files(tmp_path / "data", uneven=True))
+    cameras = quick("cmc", tmp_path / "cameras", Cameras())
+    modalities = quick("cmc", tmp_path / "modalities", Modalities(), shared=False)
+    for run in (files, cameras, modalities):
+        assert [x["epochs"] for x in run.summary["verdicts"]] == [1, 2]
+        assert run.metrics[-1]["held_out_entropy"] >= 0
+
+
+def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+    data = folder_of_files(tmp_path / "data", uneven=True)
+    (data / "test" / "class0" / "000.png").write_bytes(b"no image")
+    run = quick("simclr", tmp_path / "run", data)
+    assert "held_out_entropy" in run.metrics[-1]
+
+
+def test_numbers_that_are_none_are_a_verdict_and_no_error() -> None:
+    parts = parts_of("byol")
+    with torch.no_grad():
+        next(parts.method.parameters()).fill_(torch.nan)
+    found = looked(parts)
+    assert found.verdict.name == "diverging"
+    assert found.readings is None
+    assert found.row() == {}
+
+
+def constant(method: str) -> Look:
+    readings = look(torch.ones(20, 4), torch.ones(20, 4))
+    return Look(readings, diagnose(readings, method))
+
+
+def spread(method: str) -> Look:
+    z = torch.randn(400, 8, generator=torch.Generator().manual_seed(0))
+    readings = look(z, z + 0.5 * torch.randn(400, 8, generator=torch.Generator().manual_seed(1)))
+    return Look(readings, diagnose(readings, method))
+
+
+def as_if(monkeypatch: pytest.MonkeyPatch, *looks: Look) -> None:
+    """What the lens sees after each epoch, the last again and again."""
+    left = list(looks)
+    monkeypatch.setattr(HeldOut, "look", lambda *_: left.pop(0) if len(left) > 1 else left[0])
+
+
+def test_a_failure_seen_twice_stops_a_run_that_is_asked_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_if(monkeypatch, spread("byol"), constant("byol"), spread("byol"), constant("byol"))
+    with pytest.warns(UserWarning, match="stopped after 5 epochs, as the lens saw a failure twice in a row"):
+        run = quick("byol", tmp_path / "run", epochs=8, on_collapse="stop")
+    assert [x["verdict"] for x in run.summary["verdicts"]] == ["healthy", "collapsed", "healthy", "collapsed", "collapsed"]
+    assert run.summary["epochs"] == 5
+    assert run.summary["knn_top1"] is not None
+    assert (run.folder / "encoder.safetensors").is_file()
+
+
+def test_otherwise_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_if(monkeypatch, constant("byol"))
+    run = quick("byol", tmp_path / "run", epochs=4)
+    assert [x["verdict"] for x in run.summary["verdicts"]] == ["collapsed"] * 4
+    assert run.summary["epochs"] == 4
+
+
+def test_a_verdict_is_said_when_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_if(monkeypatch, spread("byol"), constant("byol"), constant("byol"), spread("byol"))
+    console = Console(record=True, width=200, file=io.StringIO())
+    quick("byol", tmp_path / "run", epochs=4, console=console)
+    text = console.export_text()
+    assert text.count("Constant collapse") == 1
+    assert "predictor" in text  # BYOL's remedy
+    assert text.count("Healthy") == 2  # when it came back, and at the end
+
+
+def test_a_run_that_goes_on_remembers_what_was_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_if(monkeypatch, constant("byol"))
+    quick("byol", tmp_path / "run", epochs=2)
+    whole = quick("byol", tmp_path / "whole", epochs=2)
+    assert rows(whole)[-1]["held_out_entropy"] == 0.0
+    assert every_tensor(whole)["/history/2/0/1"] == "collapsed"
+
+
+def test_divergence_is_told_by_how_many_rows() -> None:
+    assert diverging(3, 7).because == ("3 of 7 rows are NaN, infinite or zero.",)
+
+
+def test_on_collapse_must_be_one_of_two() -> None:
+    with pytest.raises(ValueError, match="on_collapse must be one of warn, stop, got 'panic'"):
+        settings("byol", {"on_collapse": "panic"})
+
+
+def bounded(bound: float) -> Look:
+    """A look at which the ER bound was this."""
+    seen = spread("byol")
+    assert isinstance(seen.readings, Readings)
+    assert seen.readings.pairs is not None
+    return Look(replace(seen.readings, pairs=replace(seen.readings.pairs, er_bound=bound)), seen.verdict)
+
+
+def test_the_encoder_with_the_highest_bound_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_if(monkeypatch, *map(bounded, (1.0, 3.0, 2.0, 3.0)))
+    run = quick("byol", tmp_path / "run", epochs=4, keep="best-er")
+    best, last = checkpoint.load(run.best), checkpoint.load(run.checkpoint)
+    assert (best.place.epoch, last.place.epoch) == (2, 4)
+    assert run.summary["kept_epochs"] == 2
+    weights = load_encoder(run).backbone.module.state_dict()
+    assert all(torch.equal(x, best.parts["method"][f"encoder.{name}"]) for name, x in weights.items())
+    monkeypatch.undo()
+    assert entrec.evaluate(run, device="cpu", data=source()).knn.accuracy == run.summary["knn_top1"]
+
+
+def test_the_last_is_kept_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_if(monkeypatch, *map(bounded, (3.0, 1.0)))
+    run = quick("byol", tmp_path / "run")
+    assert not run.best.exists()
+    assert run.kept == run.checkpoint
+    assert run.summary["kept_epochs"] == 2
+
+
+def test_a_run_whose_bound_rises_no_more_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_if(monkeypatch, *map(bounded, (1.0, 2.0, 1.9, 1.8, 1.7)))
+    with pytest.warns(UserWarning, match="stopped after 4 epochs, as the ER bound on held-out views has not risen for 2 looks"):
+        run = quick("byol", tmp_path / "run", epochs=9, patience=2, keep="best-er")
+    assert run.summary["epochs"] == 4
+    assert run.summary["kept_epochs"] == 2
+
+
+def test_what_is_best_is_remembered_when_a_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_if(monkeypatch, *map(bounded, (1.0, 5.0, 2.0)))
+    with stopped_before(7):
+        quick("byol", tmp_path / "run", epochs=4, keep="best-er")
+    as_if(monkeypatch, bounded(3.0))
+    run = quick("byol", tmp_path / "run", epochs=4, keep="best-er", resume=True)
+    assert checkpoint.load(run.best).place.epoch == 2
+    assert run.summary["kept_epochs"] == 2
+
+
+@pytest.mark.parametrize("given", [{"keep": "best-er"}, {"patience": 3}, {"on_collapse": "stop"}], ids=str)
+def test_what_needs_the_lens_says_so(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="lens must be true"):
+        settings("byol", {"lens": False, **given})

@@ -1,0 +1,92 @@
+"""The lens on encoders: a run's, and any of timm's with weights from elsewhere."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+import timm
+import torch
+from safetensors.torch import save_file
+from typer.testing import CliRunner
+
+from entrec.cli import app
+from entrec.lens import Readings
+from entrec.training.lens import examine_encoder
+from tests.training.tiny import folder_of_files, quick
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return folder_of_files(tmp_path_factory.mktemp("data") / "images")
+
+
+@pytest.fixture(scope="module")
+def state() -> dict[str, torch.Tensor]:
+    torch.manual_seed(0)
+    found: dict[str, torch.Tensor] = timm.create_model("resnet18", num_classes=7).state_dict()
+    return found
+
+
+def test_a_runs_encoder_is_looked_at_with_its_own_data(data: Path, tmp_path: Path) -> None:
+    run = quick("simclr", tmp_path / "run", data)
+    found = examine_encoder(run.folder, device="cpu")
+    assert isinstance(found.readings, Readings)
+    assert (found.readings.rows, found.readings.pairs is not None) == (12, True)
+    result = CliRunner().invoke(app, ["lens", str(run.checkpoint), "--out", str(tmp_path / "lens.json")])
+    assert result.exit_code == 0, result.output
+    assert "ER bound" in result.output
+
+
+@pytest.mark.parametrize("wrapped", ["", "module.", "module.backbone."])
+@pytest.mark.parametrize("kind", [".pt", ".safetensors", "nested"])
+def test_weights_from_elsewhere_are_taken_however_they_are_wrapped(
+    wrapped: str, kind: str, state: dict[str, torch.Tensor], data: Path, tmp_path: Path
+) -> None:
+    named = {f"{wrapped}{key}": value for key, value in state.items()}
+    path = tmp_path / f"weights{kind if kind.startswith('.') else '.pth'}"
+    if kind == ".safetensors":
+        save_file(named, path)
+    else:
+        torch.save({"state_dict": named, "epoch": 3} if kind == "nested" else named, path)
+    found = examine_encoder(path, data=data, backbone="resnet18", image_size=96, device="cpu").readings
+    assert isinstance(found, Readings)
+    assert found.dim == 512
+
+
+def test_the_weights_are_the_ones_that_are_used(state: dict[str, torch.Tensor], data: Path, tmp_path: Path) -> None:
+    seen = []
+    for turned in ((), (0,)):
+        torch.save({**state, "conv1.weight": state["conv1.weight"].flip(turned)}, tmp_path / "weights.pt")
+        seen.append(
+            examine_encoder(tmp_path / "weights.pt", data=data, backbone="resnet18", image_size=96, device="cpu").readings
+        )
+    assert seen[0] != seen[1]
+
+
+def test_what_does_not_fit_is_named(state: dict[str, torch.Tensor], data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "weights.pt"
+    torch.save(state, path)
+    for words, says in (
+        (["--data", str(data), "--backbone", "resnet50"], "does not fit resnet50"),
+        (["--data", str(data), "--backbone", "resnet18"], "another shape for conv1.weight"),  # the stem for small images
+        (["--backbone", "resnet18"], "data (--data) must say"),
+        (["--data", str(data), "--backbone", "resnet19"], "there is no backbone 'resnet19'"),
+    ):
+        result = CliRunner().invoke(app, ["lens", str(path), *words])
+        assert result.exit_code == 2, result.output
+        assert says in " ".join(result.output.split())
+    torch.save({"model": "none"}, path)
+    with pytest.raises(ValueError, match="holds no state dict"):
+        examine_encoder(path, data=data, backbone="resnet18")
+
+
+def test_weights_that_would_run_code_are_refused(data: Path, tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> tuple[object, tuple[str]]:
+            return Path.touch, (tmp_path / "ran",)  # type: ignore[return-value]
+
+    path = tmp_path / "weights.pt"
+    path.write_bytes(pickle.dumps({"weight": Evil()}))
+    with pytest.raises(ValueError, match=r"weights\.pt"):
+        examine_encoder(path, data=data, backbone="resnet18")
+    assert not (tmp_path / "ran").exists()
