@@ -6,10 +6,12 @@ import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from rich.console import Console
 from torch import nn
 from typer.testing import CliRunner
@@ -18,6 +20,7 @@ from entrec.bench import parts, train_table
 from entrec.bench import train as bench
 from entrec.bench.bare import Call, bare_rate
 from entrec.bench.parts import PARTS
+from entrec.bench.photos import make_photos
 from entrec.bench.results import write
 from entrec.bench.timing import Milliseconds
 from entrec.bench.train import Benchmark, Row
@@ -161,6 +164,27 @@ def test_tables_fit_eighty_columns_also_on_a_gpu(measured: Benchmark) -> None:
     assert "…" not in text
 
 
+def test_files_are_of_imagenets_size(tmp_path: Path) -> None:
+    files = sorted(make_photos(tmp_path, 40).rglob("*.jpg"))
+    assert len(files) == 40
+    assert {Image.open(path).size for path in files} == {(500, 375)}
+    assert 100_000 < fmean(path.stat().st_size for path in files) < 120_000
+    assert len({path.read_bytes() for path in files}) == 32
+
+
+def test_training_on_files_is_held_against_decoding_too() -> None:
+    chosen = bench.settings("byol", jpegs=64, workers=1, **QUICK)
+    found = bench.run(chosen)
+    (row,) = found.rows
+    assert row.decoded is not None
+    assert row.decoded > row.ours > 0
+    assert row.workers == 1
+    assert found.complete["image_size"] == 16
+    assert "--image-size 16 --jpegs 64 --workers 1" in train_table.command(found)
+    (note,) = (note for note in train_table.footnotes(found) if "decoding" in note)
+    assert f"{row.decoded:,.0f} samples per second" in note
+
+
 def test_everything_is_written(measured: Benchmark, tmp_path: Path) -> None:
     write(measured, tmp_path / "train.json")
     found = json.loads((tmp_path / "train.json").read_text())
@@ -178,6 +202,7 @@ def test_everything_is_written(measured: Benchmark, tmp_path: Path) -> None:
         (["--batch-size", "1"], "at least 2 samples, got 1"),
         (["--backbone", "resnet19"], "there is no backbone 'resnet19'"),
         (["--data", "nowhere"], "nowhere"),
+        (["--data", "digits", "--jpegs", "8"], "exclude each other"),
     ],
 )
 def test_bad_choices_are_named(options: list[str], says: str) -> None:

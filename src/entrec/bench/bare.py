@@ -51,7 +51,7 @@ def bare_rate(
         if device.type == "cuda":
             module.to(memory_format=torch.channels_last)
         if way.startswith("compiled"):
-            module.compile()
+            module.compile(dynamic=False)
     layout = torch.channels_last if device.type == "cuda" else torch.contiguous_format
     inputs = [(torch.randn(call.shape, device=device).contiguous(memory_format=layout), call.learns) for call in calls]
     precision = partial(torch.autocast, device.type, torch.bfloat16) if bf16 else nullcontext

@@ -14,7 +14,7 @@ from entrec.training.feed import Fed
 from entrec.training.loop import Loop
 
 PARTS = ("data", "views", "forward", "loss", "backward", "optimiser", "memory", "probe", "logging")
-_AHEAD = 0.1  # seconds that a GPU is kept busy first, so that all launches of a step are made before it begins
+_AHEAD = 0.5  # seconds that a GPU is kept busy first, so that all launches of a step are made before it begins
 
 
 class _Marks:
@@ -50,7 +50,8 @@ def step_parts(loop: Loop, steps: int) -> dict[str, float]:
     """Milliseconds of a step by part (`PARTS`), the mean over some steps that are launched kernel by kernel.
 
     On a GPU it is the device's time alone: launches are made while it is busy with something else. The forward pass is the
-    time within the method's branches, and the loss the rest of it; compiled branches cannot be told from it.
+    time within the method's branches, and the loss the rest of it; compiled branches cannot be told from it. Logging is a row's
+    numbers, in shares of the steps between two rows; writing them is not in it.
     """
     on_gpu, found = loop.fabric.device.type == "cuda", []
     feed = loop.feed.epoch(0)
@@ -61,7 +62,7 @@ def step_parts(loop: Loop, steps: int) -> dict[str, float]:
             feed = loop.feed.epoch(0)
             fed = next(feed)
         data = 1e3 * (time.perf_counter() - begin)
-        found.append({"data": data, **_one(loop, fed, min(done, loop.total - 1), on_gpu), "logging": _logging(loop, fed)})
+        found.append({"data": data, **_one(loop, fed, min(done, loop.total - 1), on_gpu)})
     return {part: fmean(step.get(part, 0.0) for step in found[1:]) for part in PARTS}
 
 
@@ -73,9 +74,11 @@ def _one(loop: Loop, fed: Fed, done: int, on_gpu: bool) -> dict[str, float]:
         torch.cuda._sleep(int(_AHEAD * 2e9))
     marks = _Marks(on_gpu)
     with _told(loop, marks):
-        update._update(fed.labels, fed.places, *fed.crops)
+        loop._ask(loop._numbers(update._update(fed.labels, fed.places, *fed.crops)))
+        marks.mark("logging")
     by_part = marks.milliseconds()
-    if not loop.settings.compile:
+    by_part["logging"] /= loop.settings.log_every
+    if not loop.update.compiles:
         by_part["loss"] = by_part.pop("forward")  # what is left of the forward pass outside its branches
         by_part["forward"] = by_part.pop("branches", 0.0)
     return by_part
@@ -85,7 +88,7 @@ def _one(loop: Loop, fed: Fed, done: int, on_gpu: bool) -> dict[str, float]:
 def _told(loop: Loop, marks: _Marks) -> Iterator[None]:
     """Let the update, and the branches within its forward pass, tell when they are over."""
     hooks = []
-    if not loop.settings.compile:
+    if not loop.update.compiles:
         for module in _branches(loop.parts.method):
             hooks.append(module.register_forward_pre_hook(lambda *_: marks.mark("forward")))
             hooks.append(module.register_forward_hook(lambda *_: marks.mark("branches")))
@@ -123,13 +126,3 @@ def encoder_calls(loop: Loop) -> list[Call]:
     for hook in hooks:
         hook.remove()
     return calls
-
-
-def _logging(loop: Loop, fed: Fed) -> float:
-    """A row's numbers, host and device, in shares of the steps between two rows; writing them is not in it."""
-    outcome = loop.update._update(fed.labels, fed.places, *fed.crops)
-    if loop.fabric.device.type == "cuda":
-        torch.cuda.synchronize()
-    begin = time.perf_counter()
-    loop._numbers(loop._row(outcome))
-    return 1e3 * (time.perf_counter() - begin) / loop.settings.log_every

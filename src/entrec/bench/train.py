@@ -2,11 +2,13 @@
 
     entrec bench train --method byol --er --backbone resnet18 --image-size 32 --batch-size 64 --batch-size 1024 --out FILE.json
 
-The images are random and in memory, unless `--data` names others: what is measured is the step, not the disk.
+The images are random and in memory, unless `--data` names others or `--jpegs` asks for files: what is measured is the step, not
+the disk.
 """
 
 import gc
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,7 @@ import torch
 
 from entrec.bench.bare import LIMIT, WAYS, Way, bare_rate
 from entrec.bench.parts import encoder_calls, step_parts
+from entrec.bench.photos import make_photos
 from entrec.bench.results import Machine, machine
 from entrec.data import Held, Source, open_source
 from entrec.training.assemble import assemble
@@ -42,12 +45,14 @@ class Settings:
         batches: sizes of a batch.
         steps: of training that are timed, for each.
         image_size: of random images; None where the run's data are taken.
+        jpegs: how many files of ImageNet's size to make and train on, in the place of images in memory; 0 for none.
     """
 
     run: dict[str, Any]
     batches: tuple[int, ...]
     steps: int
     image_size: int | None
+    jpegs: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,8 @@ class Row:
         bare: those of the encoder alone, by way.
         parts: milliseconds of a step by part.
         peak_mb: the most memory that training had on a GPU, in 10^6 bytes.
+        decoded: samples per second that the workers decode and crop when nothing else is done; None without files.
+        workers: how many there are.
     """
 
     batch: int
@@ -67,6 +74,8 @@ class Row:
     bare: dict[Way, float]
     parts: dict[str, float]
     peak_mb: float | None
+    decoded: float | None = None
+    workers: int = 0
 
     def ratio(self, limit: Way) -> float | None:
         """Training's rate in parts of the encoder's, where that is known."""
@@ -96,12 +105,21 @@ def settings(
     data: str | None = None,
     device: str = "auto",
     steps: int | None = None,
+    jpegs: int = 0,
     **given: Any,
 ) -> Settings:
-    """Check the choices; `given` are settings of the run: er, backbone, precision, compile, ..."""
+    """Check the choices; `given` are settings of the run: er, backbone, precision, compile, ...
+
+    Unless told otherwise, a GPU's runs are compiled as long ones are.
+    """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    run = {"method": method, "device": device, **given, **({} if data is None else {"data": data})}
+    if data is not None and jpegs:
+        raise ValueError("data and jpegs exclude each other: train on what is there, or on files made for it")
+    if given.get("compile") is None:
+        given["compile"] = device == "cuda"
+    run: dict[str, Any] = {"method": method, "device": device, **given, **({} if data is None else {"data": data})}
+    run |= {"image_size": image_size} if jpegs else {}
     run_settings(method, {key: value for key, value in run.items() if key != "method"})
     for batch in batches:
         if batch < 2:
@@ -109,22 +127,27 @@ def settings(
     steps = _STEPS.get(device, 30) if steps is None else steps
     if steps < 10:
         raise ValueError(f"steps must be at least 10, of which the first half is not counted, got {steps}")
-    return Settings(run, batches or ((64, 256, 1024) if device == "cuda" else (64, 256)), steps, None if data else image_size)
+    batches = batches or ((64, 256, 1024) if device == "cuda" else (64, 256))
+    return Settings(run, batches, steps, None if data else image_size, jpegs)
 
 
 def run(chosen: Settings, progress: Callable[[str], None] = lambda part: None) -> Benchmark:
     """Measure every batch size; `progress` hears what comes next."""
     device = torch.device(chosen.run["device"])
     where = machine(device)
-    found = [_measured(chosen, batch, device, progress) for batch in chosen.batches]
+    with tempfile.TemporaryDirectory() as folder:
+        if chosen.jpegs:
+            progress("making files")
+            make_photos(Path(folder), chosen.jpegs)
+        found = [_measured(chosen, batch, device, Path(folder), progress) for batch in chosen.batches]
     return Benchmark(chosen, found[-1][1], where, LIMIT[device.type], [row for row, _ in found])
 
 
 def _measured(
-    chosen: Settings, batch: int, device: torch.device, progress: Callable[[str], None]
+    chosen: Settings, batch: int, device: torch.device, files: Path, progress: Callable[[str], None]
 ) -> tuple[Row, dict[str, Any]]:
     """One batch size, and the run's settings as they were understood."""
-    source = _source(chosen, batch)
+    source = open_source(files) if chosen.jpegs else _source(chosen, batch)
     wanted = run_settings(chosen.run["method"], _given(chosen, batch, len(source.train)))  # type: ignore[arg-type]
     progress(f"batch {batch}: training")
     ours, peak = _trained(wanted, source, device)
@@ -132,13 +155,26 @@ def _measured(
     loop = Loop(fabric_for(wanted), assemble(wanted, source), Run(Path("unused")))
     parts, calls = step_parts(loop, _PART_STEPS), encoder_calls(loop)
     complete = {**loop.settings.flat(), "data": source.name}
+    held = isinstance(source.train, Held)
+    decoded = None if held else _decoded(loop)
     bf16, repeats = loop.fabric._precision.precision != "32-true", 10 if device.type == "cuda" else 3
+    del loop
     bare: dict[Way, float] = {}
     for way in WAYS[device.type]:
         progress(f"batch {batch}: the encoder alone, {way}")
         rate = bare_rate(complete["backbone"], calls, batch, way=way, device=device, bf16=bf16, repeats=repeats)
         bare |= {} if rate is None else {way: rate}
-    return Row(batch, ours, bare, parts, peak), complete
+    return Row(batch, ours, bare, parts, peak, decoded, 0 if held else complete["workers"]), complete
+
+
+def _decoded(loop: Loop) -> float:
+    """Samples per second of an epoch's batches when they are only taken, after each worker's first."""
+    ready, begin, taken = loop.workers, 0.0, 0
+    for number, _ in enumerate(loop.feed.epoch(0)):
+        if number == ready:
+            begin = time.perf_counter()
+        taken = number - ready
+    return taken * loop.batch_size / (time.perf_counter() - begin) if taken > 0 else float("nan")
 
 
 def _given(chosen: Settings, batch: int, images: int) -> dict[str, Any]:
