@@ -59,7 +59,7 @@ def test_it_has_the_runs_names_and_numbers(page: str) -> None:
 
 def test_what_was_not_measured_is_a_dash(page: str) -> None:
     (row,) = re.findall(r"<tr><td>SimCLR \+ ER</td>(.*?)</tr>", page)
-    assert re.findall(r"<td>(.*?)</td>", row) == ["-1.23", "2.35", "3.21", "-", "56.7%"]
+    assert re.findall(r"<td>(.*?)</td>", row) == ["-1.23", "2.35", "3.21", "-", "56.7%", "-"]
 
 
 def test_it_needs_nothing_but_itself(page: str) -> None:
@@ -103,9 +103,39 @@ def test_methods_are_written_as_their_papers_do(method: str, name: str, tmp_path
     assert name_of(Run(tmp_path)) == f"{name} + ER"
 
 
-def test_a_run_that_has_not_ended_is_named_and_nothing_written(tmp_path: Path) -> None:
-    make_run(tmp_path / "a", "byol", False)
-    (tmp_path / "a" / "summary.json").unlink()
-    with pytest.raises(FileNotFoundError, match="has the run ended"):
-        write_report([Run(tmp_path / "a")], tmp_path / "report.html")
-    assert not (tmp_path / "report.html").exists()
+def test_a_run_that_goes_on_is_shown_as_far_as_it_is(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / "a", "byol", False), make_run(tmp_path / "b", "simclr", True)]
+    (tmp_path / "b" / "summary.json").unlink()
+    page = write_report(runs, tmp_path / "report.html").read_text()
+    assert "SimCLR + ER has not ended" in page
+    assert "BYOL has not ended" not in page
+    (row,) = re.findall(r"<tr><td>SimCLR \+ ER</td>(<td>-1?</td>.*?)</tr>", page)
+    assert set(re.findall(r"<td>(.*?)</td>", row)) == {"-"}
+    assert 'id="run1-entropy"' in page
+
+
+def test_a_box_hides_a_runs_curves_and_no_other(page: str) -> None:
+    for number in (0, 1):
+        assert f"#show{number}:not(:checked) ~ .curves [id^='run{number}-'] {{ display: none; }}" in page
+        assert f"<input type='checkbox' id='show{number}' checked><label for='show{number}'>" in page
+        assert f'id="run{number}-er_bound"' in page
+
+
+def test_runs_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / name, "byol", False) for name in ("first", "second")]
+    text = Outline(write_report(runs, tmp_path / "report.html").read_text()).text
+    assert "BYOL (first)" in text
+    assert "BYOL (second)" in text
+
+
+def test_differences_of_settings_are_a_table(page: str) -> None:
+    (table,) = re.findall(r"<h2>Differences</h2>.*?<table>(.*?)</table>", page)
+    assert "<td>er</td><td>False</td><td>True</td>" in table
+    assert "<td>epochs</td>" not in table  # the same in both
+
+
+def test_verdicts_are_told_as_they_changed(tmp_path: Path) -> None:
+    verdicts = [{"epochs": n, "verdict": name} for n, name in enumerate(["collapsed", "collapsed", "healthy"], 1)]
+    run = make_run(tmp_path / "a", "byol", False, verdicts=verdicts, verdict="healthy")
+    text = Outline(write_report([run], tmp_path / "report.html").read_text()).text
+    assert "collapsed after epochs 1 to 2, healthy after epoch 3" in text
