@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import entrec
-from entrec.cli import bench, encoders, paper, train
+from entrec.cli import bench, encoders, lens, paper, report, train
 from entrec.cli.edge import console
 
 __all__ = ["app"]
@@ -21,6 +21,8 @@ app.command("train")(train.train)
 app.command("eval")(encoders.evaluate)
 app.command("embed")(encoders.embed)
 app.command("export")(encoders.export)
+app.command("lens")(lens.lens)
+app.command("report")(report.report)
 app.add_typer(paper.app, name="paper")
 app.add_typer(bench.app, name="bench")
 

@@ -1,11 +1,13 @@
 """`entrec bench ...`."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 from rich.progress import Progress, TextColumn
+from rich.table import Table
 
 from entrec.cli.edge import console, fail, failing_clearly, require_device, require_free_file
 
@@ -94,9 +96,15 @@ def bench_train(
         str | None, typer.Option(help="Real data instead: a name, a folder or an archive.", show_default=False)
     ] = None,
     device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, or auto: a GPU if there is one.")] = "auto",
+    jpegs: Annotated[
+        int, typer.Option(min=0, help="Train on this many JPEG files of ImageNet's size, made for it.", show_default=False)
+    ] = 0,
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Processes that decode files. By default as `entrec train`.", show_default=False)
+    ] = None,
     compiled: Annotated[
-        bool, typer.Option("--compile", help="Compile the encoder (`entrec train --set compile=true`).")
-    ] = False,
+        bool | None, typer.Option("--compile/--no-compile", help="As in `entrec train`; by default on a GPU.")
+    ] = None,
     steps: Annotated[
         int | None, typer.Option(min=10, help="Steps of each batch size. By default 30, on a GPU 300.", show_default=False)
     ] = None,
@@ -110,12 +118,10 @@ def bench_train(
     The encoder's forward and backward on the same views, already on the device, are the limit that training approaches.
     """
     from entrec.bench import train, train_table
-    from entrec.bench.results import write
 
     with failing_clearly():
-        chosen = train.settings(
-            method, tuple(batch_size or ()), image_size, data, device, steps, er=er, backbone=backbone, compile=compiled
-        )
+        given = {"er": er, "backbone": backbone, "compile": compiled, **({} if workers is None else {"workers": workers})}
+        chosen = train.settings(method, tuple(batch_size or ()), image_size, data, device, steps, jpegs, **given)
     require_device(chosen.run["device"])
     if out is not None:
         require_free_file(out, overwrite)
@@ -125,11 +131,61 @@ def bench_train(
     ):
         task = progress.add_task("starting")
         benchmark = train.run(chosen, lambda part: progress.update(task, description=part, refresh=True))
-    console.print(f"{escape(train_table.title(benchmark))}\n", highlight=False)
-    for shown in (train_table.rates(benchmark), train_table.parts(benchmark)):
-        console.print(shown, "", highlight=False)
-    console.print("\n".join(escape(note) for note in train_table.footnotes(benchmark)), highlight=False)
+    _show(train_table, benchmark, (train_table.rates(benchmark), train_table.parts(benchmark)))
     if out is not None:
-        write(benchmark, out)
-        out.with_suffix(".md").write_text(train_table.markdown(benchmark))
-        console.print(f"Written to {out} and, as tables, {out.with_suffix('.md').name}", highlight=False)
+        _keep(train_table, benchmark, out)
+
+
+@app.command("ranks")
+def bench_ranks(
+    method: Annotated[str, typer.Option(help="One of simclr, cmc, ir, moco, deepcluster, swav, byol or dino.")] = "byol",
+    er: Annotated[bool, typer.Option("--er/--no-er", help="The ER objective in place of the method's own loss.")] = True,
+    ranks: Annotated[
+        list[int] | None, typer.Option(help="Processes; repeat it for several numbers. By default 1, 2 and 4.")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(help="Samples in a step of each rank.")] = 64,
+    backbone: Annotated[str, typer.Option(help="Any timm or torchvision model, or tiny.")] = "tiny",
+    image_size: Annotated[int, typer.Option(min=8, help="Side of the random images, in pixels.")] = 32,
+    steps: Annotated[int, typer.Option(min=10, help="Steps of each number of ranks.")] = 30,
+    out: Annotated[
+        Path | None, typer.Option(help="JSON file for everything that was measured; the tables go beside it, as .md.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace that file.")] = False,
+) -> None:
+    """Train on several CPU processes, and see their speed, every message they send and what each computes.
+
+    Each rank has one thread and the same batch, so that a machine with a core for each should do so many times the work.
+    """
+    from entrec.bench import ranks as measured
+    from entrec.bench import ranks_table
+
+    with failing_clearly():
+        chosen = measured.settings(method, tuple(ranks or (1, 2, 4)), batch_size, image_size, steps, er=er, backbone=backbone)
+    if out is not None:
+        require_free_file(out, overwrite)
+    with (
+        failing_clearly(),
+        Progress(TextColumn("{task.description}"), console=console, transient=True, auto_refresh=False) as progress,
+    ):
+        task = progress.add_task("starting")
+        benchmark = measured.run(chosen, lambda part: progress.update(task, description=part, refresh=True))
+    _show(ranks_table, benchmark, (ranks_table.rates(benchmark), ranks_table.messages(benchmark), ranks_table.work(benchmark)))
+    if out is not None:
+        _keep(ranks_table, benchmark, out)
+
+
+def _show(tables: Any, benchmark: Any, shown: Sequence[Table]) -> None:
+    """Tables and what they mean, in the terminal; `tables` is the module that makes them."""
+    console.print(f"{escape(tables.title(benchmark))}\n", highlight=False)
+    for table in shown:
+        console.print(table, "", highlight=False)
+    console.print("\n".join(escape(note) for note in tables.footnotes(benchmark)), highlight=False)
+
+
+def _keep(tables: Any, benchmark: Any, out: Path) -> None:
+    """Everything as JSON, and the tables beside it as Markdown."""
+    from entrec.bench.results import write
+
+    write(benchmark, out)
+    out.with_suffix(".md").write_text(tables.markdown(benchmark))
+    console.print(f"Written to {out} and, as tables, {out.with_suffix('.md').name}", highlight=False)

@@ -21,7 +21,7 @@ _Labels = Annotated[
 _Root = Annotated[str | None, typer.Option(help="Where a named data set lies. [default: ~/.cache/entrec/NAME]")]
 _Strict = Annotated[bool, typer.Option("--strict", help="Stop at a corrupt image instead of skipping it.")]
 _Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")]
-_WORKERS = min(4, os.cpu_count() or 1)  # as for training
+_WORKERS = min(16, os.cpu_count() or 1)  # as for training
 
 
 def evaluate(

@@ -62,3 +62,41 @@ def convergence(
     console.print(rows, highlight=False)
     console.print(f"\n{study.seconds:.0f} s on {device}. Written to {out}:", highlight=False)
     console.print("  " + "  ".join(path.name for path in paths), highlight=False)
+
+
+@app.command()
+def selection(
+    out: Annotated[Path, typer.Option(help="Folder for the runs, results.json, table.md and the figure.")] = Path(
+        "runs/selection"
+    ),
+    data: Annotated[str, typer.Option(help="Labelled data, as for `entrec train`.")] = "shapes",
+    epochs: Annotated[int, typer.Option(min=1, help="Of each run.")] = 4,
+    device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, or auto: a GPU if there is one.")] = "auto",
+    render: Annotated[
+        bool, typer.Option("--render", help="Train nothing: tables and figure from the runs that are there.")
+    ] = False,
+) -> None:
+    """Which number, read without labels, tells which encoder is best?
+
+    Thirty-four runs of all methods, failures included, and the rank correlation of what the lens reads with the linear probe.
+    Runs that have ended are not made again, and one that was stopped goes on.
+    """
+    require("matplotlib", "scipy", extra="paper")
+    from entrec.cli.edge import failing_clearly
+    from entrec.paper import selection as experiment
+    from entrec.paper.selection.study import GROUPS, NUMBERS
+
+    with failing_clearly():
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        with Progress(*columns, console=console, transient=True) as progress:
+            task = progress.add_task("starting")
+            said = lambda part: progress.update(task, description=part)  # noqa: E731
+            study = experiment.render(out) if render else experiment.run(out, data, epochs, device, said)
+    shown = Table(title=None, box=None, pad_edge=False, padding=(0, 2))
+    for name in ("Spearman's correlation with the linear probe", *GROUPS):
+        shown.add_column(name, justify="left" if name not in GROUPS else "right")
+    for key, name in NUMBERS.items():
+        values = (study.correlations[key][group][0] for group in GROUPS)
+        shown.add_row(name, *("-" if value != value else f"{value:+.2f}" for value in values))
+    console.print(shown, highlight=False)
+    console.print(f"\n{len(study.readings)} runs. Written to {out}", highlight=False, markup=False)

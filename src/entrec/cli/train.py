@@ -51,9 +51,18 @@ def train(
     devices: Annotated[
         int | None, typer.Option(help="Processes, one device each (or use torchrun -m entrec). [default: 1]")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes that decode images. [default: 4, or the cores]")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes that decode images. [default: the cores, 16 at most]")] = None,
     precision: Annotated[str | None, typer.Option(help="32 or bf16. [default: bf16 on a GPU]")] = None,
-    compile: Annotated[bool, typer.Option("--compile", help="Compile the encoder.")] = False,
+    compile: Annotated[
+        bool | None,
+        typer.Option("--compile/--no-compile", help="Compile views and encoders. [default: on a GPU, unless the run is short]"),
+    ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(help="The encoder to keep: last, or best-er, of the highest ER bound on held-out views. [default: last]"),
+    ] = None,
+    patience: Annotated[int | None, typer.Option(help="Stop when that bound has not risen for so many epochs.")] = None,
+    on_collapse: Annotated[str | None, typer.Option(help="warn, or stop when the lens sees one twice. [default: warn]")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at a corrupt image instead of skipping it.")] = False,
     config: Annotated[Path | None, typer.Option(help="YAML file of settings; options given here go before it.")] = None,
     setting: Annotated[
@@ -74,9 +83,10 @@ def train(
         "epochs": epochs, "batch_size": batch_size, "backbone": backbone, "image_size": image_size, "seed": seed, "ema": ema,
         "estimator": estimator, "weight": weight, "kappa": kappa, "views": views, "optimizer": optimizer, "rate": rate,
         "device": device, "devices": devices, "workers": workers, "precision": precision, "labels": labels, "root": root,
+        "compile": compile, "keep": keep, "patience": patience, "on_collapse": on_collapse,
     }  # fmt: skip
     given = {key: value for key, value in given.items() if value is not None}
-    given |= {key: True for key, on in (("er", er), ("compile", compile), ("strict", strict)) if on}
+    given |= {key: True for key, on in (("er", er), ("strict", strict)) if on}
     given |= {"ema": None} if no_ema else {}
     given |= {"centring": False} if no_centring else {}
     given |= dict(_parsed(text) for text in setting or ())

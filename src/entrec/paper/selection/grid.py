@@ -1,0 +1,31 @@
+"""The runs: all methods, with their own loss and with ER, in settings that serve them and settings that do not."""
+
+from typing import Any, NamedTuple
+
+
+class Cell(NamedTuple):
+    """A run: its folder's name, its method and what it was given."""
+
+    name: str
+    method: str
+    given: dict[str, Any]
+
+
+def cells() -> list[Cell]:
+    """Every run of the study, in a fixed order."""
+    found = [_cell(method, er=er) for method in ("moco", "cmc", "ir", "dino", "swav", "deepcluster") for er in (False, True)]
+    found += [_cell("simclr", er=er, batch_size=batch) for er in (False, True) for batch in (32, 128, 512)]
+    found += [_cell("byol", er=er, ema=ema) for er in (False, True) for ema in (0.99, 0.8, 0.0, None)]
+    found += [_cell(method, er=True, weight=weight) for method in ("simclr", "byol") for weight in (0.25, 4.0)]
+    # Meant to fail, each in its own way: a constant, an even guess, views that are told apart by nothing.
+    found.append(_cell("byol", er=False, ema=None, predictor_rate=0.01))
+    found.append(_cell("dino", er=False, centring=False, teacher_temperature=0.1))
+    found.append(_cell("swav", er=False, epsilon=10.0))
+    found.append(_cell("simclr", er=False, temperature=5.0))
+    return found
+
+
+def _cell(method: str, **given: Any) -> Cell:
+    words = [method, *(["er"] if given.get("er") else [])]
+    words += [f"{key}-{value}".lower() for key, value in given.items() if key != "er"]
+    return Cell("-".join(words), method, {"batch_size": 64, **given})

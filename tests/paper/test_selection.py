@@ -1,0 +1,128 @@
+"""The study of numbers without labels: what it takes from runs, how it correlates, and what it writes."""
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from entrec.cli import app
+from entrec.lens import look, look_at_codes
+from entrec.methods import METHODS
+from entrec.paper.selection import render, run, study
+from entrec.paper.selection.grid import cells
+from entrec.training.run import Run, write_config, write_summary
+from entrec.training.settings import settings
+
+SPHERE = [cell.name for cell in cells() if cell.method in ("simclr", "byol", "moco", "cmc", "ir")]
+CODES = [cell.name for cell in cells() if cell.method in ("swav", "deepcluster")]
+
+
+def ended(folder: Path, linear: float, held_out: dict[str, Any], verdict: str = "healthy") -> None:
+    folder.mkdir(parents=True)
+    write_config(Run(folder), {"method": "byol", "er": False, "epochs": 4, "data": "shapes"})
+    write_summary(Run(folder), {"linear_top1": linear, "held_out": held_out, "verdict": verdict})
+
+
+def on_the_sphere(er: float, **more: Any) -> dict[str, Any]:
+    pairs = {"reconstruction": 1.0, "er_bound": er, "er_ceiling": 9.0, "infonce_bound": er / 2, "infonce_ceiling": 5.0}
+    pairs |= {"alignment": 1.0, "nearer": 0.9}
+    return {"entropy": -3.0, "floor": -9.0, "ceiling": -1.0, "uniformity": -2.0, "rank": 20.0 - er, "pairs": pairs, **more}
+
+
+def of_codes(er: float) -> dict[str, Any]:
+    pairs = {"reconstruction": er - 2, "er_bound": er, "infonce_bound": None, "alignment": None, "nearer": 0.8}
+    return {"codes": 8, "marginal": math.log(8) / 2, "conditional": 0.5, "pairs": pairs}
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    for place, name in enumerate(SPHERE[:6]):  # the bound orders them as the probe does, the rank the other way round
+        ended(tmp_path / "runs" / name, 0.5 + place / 20, on_the_sphere(float(place)))
+    for place, name in enumerate(CODES[:5]):  # and among codes it is the other way round
+        ended(tmp_path / "runs" / name, 0.5 - place / 20, of_codes(float(place)), "uninformative")
+    return tmp_path
+
+
+def test_there_are_thirty_runs_of_all_methods_each_with_settings_that_exist() -> None:
+    grid = cells()
+    assert len(grid) >= 30
+    assert len({cell.name for cell in grid}) == len(grid)
+    assert {cell.method for cell in grid} == set(METHODS)
+    for cell in grid:
+        assert settings(cell.method, cell.given).method == cell.method
+
+
+def test_correlations_are_of_ranks_within_a_group(out: Path) -> None:
+    found = render(out).correlations
+    for key, group, wanted, runs in (
+        ("er_bound", "on the sphere", 1.0, 6), ("rank", "on the sphere", -1.0, 6), ("er_bound", "codes", -1.0, 5),
+    ):  # fmt: skip
+        assert found[key][group][0] == pytest.approx(wanted)
+        assert found[key][group][1] == runs
+    assert math.isnan(found["entropy"]["codes"][0])  # the same in all
+    assert found["infonce_bound"]["all"][1] == 6  # codes have none
+    assert math.isnan(found["reconstruction"]["all"][0])  # of two units
+    assert math.isnan(found["rank"]["codes"][0])
+
+
+def test_numbers_are_those_of_the_lens() -> None:
+    z = torch.randn(100, 8, generator=torch.Generator().manual_seed(0))
+    seen = look(z, z + 0.3)
+    numbers = study._numbers(asdict(seen))
+    assert seen.pairs is not None
+    assert numbers["entropy"] == pytest.approx(seen.filled, abs=1e-6)
+    assert numbers["alignment_uniformity"] == -(seen.pairs.alignment or 0) - seen.uniformity
+    codes = look_at_codes(z.softmax(dim=1), z.flip(1).softmax(dim=1))
+    assert study._numbers(asdict(codes))["entropy"] == pytest.approx(codes.marginal / math.log(8))
+    assert set(numbers) == set(study.NUMBERS)
+
+
+def test_what_is_written(out: Path) -> None:
+    found = render(out)
+    table = (out / "table.md").read_text()
+    assert "| ER bound |" in table
+    assert "+1.00 (6)" in table
+    assert f"| {SPHERE[5]} | 75.0% | healthy |" in table
+    assert len(json.loads((out / "results.json").read_text())["readings"]) == len(found.readings) == 11
+    assert (out / "er-bound.png").stat().st_size > 5000
+    assert (out / "er-bound.svg").read_text().count("<svg") == 1
+
+
+def test_a_run_without_a_reading_is_in_the_table_and_in_no_correlation(out: Path) -> None:
+    ended(out / "runs" / SPHERE[7], 0.1, None, "diverging")  # type: ignore[arg-type]
+    assert render(out).correlations["er_bound"]["on the sphere"][1] == 6
+    assert "| 10.0% | diverging | - |" in (out / "table.md").read_text()
+
+
+def test_runs_that_have_ended_are_not_made_again(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[str, bool]] = []
+
+    def trained(method: str, **given: Any) -> None:
+        made.append((given["out"].name, given["resume"]))
+        ended(given["out"], 0.3, on_the_sphere(1.0))
+
+    monkeypatch.setattr(study, "train", trained)
+    found = run(out, "shapes", 4, "cpu")
+    assert len(found.readings) == len(cells())
+    assert not {name for name, _ in made} & {*SPHERE[:6], *CODES[:5]}
+    made.clear()
+    run(out, "shapes", 4, "cpu")
+    assert made == []
+
+
+def test_the_command_says_it(out: Path) -> None:
+    result = CliRunner().invoke(app, ["paper", "selection", "--out", str(out), "--render"])
+    assert result.exit_code == 0, result.output
+    assert "11 runs" in result.output
+    assert "+1.00" in result.output
+
+
+def test_too_few_runs_are_an_error(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["paper", "selection", "--out", str(tmp_path), "--render"])
+    assert result.exit_code == 2
+    assert "at least 3 are needed" in " ".join(result.output.split())
