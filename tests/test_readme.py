@@ -16,7 +16,7 @@ def test_the_examples_run_one_after_the_other(tmp_path: Path, monkeypatch: pytes
     mine = TensorDataset(torch.randint(0, 256, (16, 3, 16, 16), dtype=torch.uint8), torch.arange(16) % 2)
     names: dict[str, object] = {"my_dataset": mine, "train_set": mine, "test_set": mine}
     examples = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    assert len(examples) == 3
+    assert len(examples) == 4
     for example in examples:
         exec(compile(example.replace("epochs=100", "epochs=1"), "README.md", "exec"), names)
 
