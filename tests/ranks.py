@@ -1,5 +1,6 @@
 """Run a function on several gloo processes and bring its results back."""
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,4 +22,5 @@ def _work(rank: int, world_size: int, function: Callable[..., Any], folder: Path
     try:
         torch.save(function(rank, world_size, *args), folder / f"{rank}.pt")
     finally:
+        gc.collect()  # wrappers that hold the group in a circle; its threads must end before the interpreter does, or it aborts
         dist.destroy_process_group()

@@ -82,7 +82,7 @@ def names(lens: LensCallback) -> list[str]:
 
 
 def test_a_module_of_ones_own_takes_a_line_and_stays_healthy() -> None:
-    lens = LensCallback(two, every=10, on_collapse="stop", held_out=data(seed=1))
+    lens = LensCallback(two, every=10, on_collapse="stop", held_out=data(seed=1), held_out_every=1)
     trainer = fit(Small(), lens, steps=40)
     assert trainer.global_step == 40
     assert [step for step, _ in lens.history] == [10, 20, 30, 40]
@@ -121,7 +121,7 @@ def test_training_is_bit_for_bit_what_it_is_without() -> None:
 
     held_out = data(seed=1, shuffle=True)
     plain, state = trained()
-    looked_at, state_after = trained(LensCallback(two, every=3, held_out=held_out))
+    looked_at, state_after = trained(LensCallback(two, every=3, held_out=held_out, held_out_every=2))
     assert torch.equal(state, state_after)
     for name, found in looked_at.state_dict().items():
         assert torch.equal(found, plain.state_dict()[name]), name
@@ -239,7 +239,7 @@ def test_our_own_methods_need_no_line(name: str) -> None:
 def test_our_own_methods_train_as_without(name: str) -> None:
     plain, looked_at = ours(name, **own_options(name)), ours(name, **own_options(name))
     fit(plain, steps=4, loader=images())
-    fit(looked_at, LensCallback(every=1, held_out=images(1)), steps=4, loader=images())
+    fit(looked_at, LensCallback(every=1, held_out=images(1), held_out_every=1), steps=4, loader=images())
     for key, found in looked_at.state_dict().items():
         assert torch.equal(found, plain.state_dict()[key]), key
 
@@ -258,7 +258,7 @@ def test_held_out_numbers_know_no_batch_size_and_are_the_same_at_every_look() ->
         for part in module.modules():
             if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d):
                 part.momentum = 0.0
-        fit(module, LensCallback(every=1, held_out=held_out, rows=50), Watching(), steps=3, loader=images())
+        fit(module, LensCallback(every=1, held_out=held_out, rows=50, held_out_every=1), Watching(), steps=3, loader=images())
         return found
 
     by_seven, by_sixty_four, as_a_batch = (numbers(x) for x in (images(1, 7), images(1, 64), next(iter(images(1, 64)))))
@@ -266,6 +266,41 @@ def test_held_out_numbers_know_no_batch_size_and_are_the_same_at_every_look() ->
     assert by_seven == by_sixty_four == as_a_batch
     assert by_seven[0] == by_seven[1] == by_seven[2]
     assert by_seven[0]["lens_held_out/infonce_ceiling"] == pytest.approx(math.log(50))
+
+
+class Counting(LensCallback):
+    """At which steps held-out data were judged, and passed through the network."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self.judged: list[int] = []
+        self.passed = 0
+
+    def _judge(self, trainer: Any, pl_module: Any, seen: Any, ended: bool = False) -> None:
+        self.judged += [self._step] if "lens_held_out" in seen else []
+        super()._judge(trainer, pl_module, seen, ended)
+
+    def _held_out_views(self, trainer: Any, pl_module: Any) -> Any:
+        self.passed += 1
+        return super()._held_out_views(trainer, pl_module)
+
+
+def test_held_out_data_are_looked_at_so_seldom_that_training_hardly_notices() -> None:
+    # 96 rows, and 64 a step: 3 % of what training passes is 1.92 rows a step, so 50 steps lie between two looks.
+    lens = Counting(two, every=10, held_out=data(96, seed=1))
+    fit(Small(), lens, steps=135)
+    assert lens.judged == [10, 60, 110, 135]  # the first, and as training leaves them
+    assert lens.passed == 5  # and once in the first step, to see whether they can be
+    assert [step for step, _ in lens.history] == [*range(10, 135, 10), 135]
+    asked = Counting(two, every=10, held_out=data(96, seed=1), held_out_every=3)
+    fit(Small(), asked, steps=70)
+    assert asked.judged == [10, 40, 70]
+    never = Counting(two, every=10, held_out=data(96, seed=1))
+    fit(Small(), never, steps=5)
+    assert never.judged == [5]
+    accumulated = Counting(two, every=10, held_out=data(96, seed=1))
+    fit(Small(), accumulated, steps=40, accumulate_grad_batches=4, loader=data(4 * 64 * 40))
+    assert accumulated.judged == [10, 30, 40]
 
 
 def test_held_out_data_come_in_any_shape_that_batches_have() -> None:

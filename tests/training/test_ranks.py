@@ -1,5 +1,6 @@
 """Two processes train what one does: equal to each other and, where samples meet in the loss alone, to one process."""
 
+import gc
 import os
 import socket
 import subprocess
@@ -112,6 +113,7 @@ def _rank(rank: int, port: int, folder: Path) -> None:
     os.environ.update({key: str(value) for key, value in where.items()} | {"MASTER_ADDR": "127.0.0.1", "NODE_RANK": "0"})
     torch.save({**plain_runs(folder / "runs"), **usual_runs(folder / "runs")}, folder / f"{rank}.pt")
     (folder / f"{rank}.txt").write_text(one_rank_diverges(rank, folder / "runs"))
+    gc.collect()  # as in tests/ranks.py
     dist.destroy_process_group()
 
 

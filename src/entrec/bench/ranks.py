@@ -5,6 +5,7 @@
 Every rank is a process with one thread, and ranks talk through gloo. The images are random and in memory.
 """
 
+import gc
 import json
 import logging
 import os
@@ -190,6 +191,8 @@ def _process(place: int, chosen: Settings, world: int, port: int, start: Any, fo
     seen = _Seen(*_of_a_step(loop.moments), watched_step(loop))
     (folder / f"{place}.json").write_text(json.dumps(asdict(seen)))
     if dist.is_initialized():
+        del loop
+        gc.collect()  # the wrapper holds the group in a circle, whose threads must end before the interpreter does
         dist.destroy_process_group()
 
 

@@ -10,7 +10,15 @@ from torch.nn import functional
 from entrec import checks
 
 
-def mlp(width: int, hidden: int, out: int, layers: int = 2, norm_last: bool = False, bias_last: bool = True) -> nn.Sequential:
+def mlp(
+    width: int,
+    hidden: int,
+    out: int,
+    layers: int = 2,
+    norm: bool = True,
+    norm_last: bool = False,
+    bias_last: bool = True,
+) -> nn.Sequential:
     """The projection head of SimCLR and MoCo, and BYOL's projection head and predictor; (k, width) -> (k, out).
 
     Linear, BatchNorm and ReLU for each layer but the last, which is linear. A BatchNorm has a bias of its own, so the linear
@@ -21,6 +29,7 @@ def mlp(width: int, hidden: int, out: int, layers: int = 2, norm_last: bool = Fa
         hidden: of the layers between.
         out: of the projections.
         layers: linear maps in all; 1 is a linear head.
+        norm: BatchNorm before each ReLU.
         norm_last: end with a BatchNorm without affine parameters, as SimCLR's and SimSiam's heads do.
         bias_last: whether the last linear map has a bias, where no BatchNorm follows.
     """
@@ -29,7 +38,7 @@ def mlp(width: int, hidden: int, out: int, layers: int = 2, norm_last: bool = Fa
     widths = [width] + [hidden] * (layers - 1)
     parts: list[nn.Module] = []
     for i, o in pairwise(widths):
-        parts += [nn.Linear(i, o, bias=False), nn.BatchNorm1d(o), nn.ReLU(inplace=True)]
+        parts += [nn.Linear(i, o, bias=not norm), *([nn.BatchNorm1d(o)] if norm else []), nn.ReLU(inplace=True)]
     parts.append(nn.Linear(widths[-1], out, bias=bias_last and not norm_last))
     if norm_last:
         parts.append(nn.BatchNorm1d(out, affine=False))

@@ -71,7 +71,9 @@ def selection(
     ),
     data: Annotated[str, typer.Option(help="Labelled data, as for `entrec train`.")] = "shapes",
     epochs: Annotated[int, typer.Option(min=1, help="Of each run.")] = 4,
+    batch_size: Annotated[int, typer.Option(min=4, help="Of each run, but of those in which it is what differs.")] = 64,
     device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, or auto: a GPU if there is one.")] = "auto",
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
     render: Annotated[
         bool, typer.Option("--render", help="Train nothing: tables and figure from the runs that are there.")
     ] = False,
@@ -91,7 +93,9 @@ def selection(
         with Progress(*columns, console=console, transient=True) as progress:
             task = progress.add_task("starting")
             said = lambda part: progress.update(task, description=part)  # noqa: E731
-            study = experiment.render(out) if render else experiment.run(out, data, epochs, device, said)
+            if not render:
+                experiment.make(out, data, epochs, device, batch_size, jobs, said)
+            study = experiment.render(out)
     shown = Table(title=None, box=None, pad_edge=False, padding=(0, 2))
     for name in ("Spearman's correlation with the linear probe", *GROUPS):
         shown.add_column(name, justify="left" if name not in GROUPS else "right")
@@ -99,4 +103,6 @@ def selection(
         values = (study.correlations[key][group][0] for group in GROUPS)
         shown.add_row(name, *("-" if value != value else f"{value:+.2f}" for value in values))
     console.print(shown, highlight=False)
+    for what, names in (("false alarms", study.false_alarms), ("missed", study.missed), ("diverged", study.diverged)):
+        console.print(f"{what}: {len(names)}{' (' + ', '.join(names) + ')' if names else ''}", highlight=False, markup=False)
     console.print(f"\n{len(study.readings)} runs. Written to {out}", highlight=False, markup=False)

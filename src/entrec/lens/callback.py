@@ -25,17 +25,17 @@ from entrec import checks
 from entrec.lens.batches import one_batch, part_of, rows_of
 from entrec.lens.judged import judged
 from entrec.lens.readings import CodeReadings, Readings
-from entrec.lens.verdict import Name, Verdict
+from entrec.lens.verdict import FAILURES, HOPELESS, Verdict
 
 Projections = Callable[[Any, Any], Tensor | tuple[Tensor, ...]]
 OnCollapse = Literal["warn", "stop"]
 
-FAILURES: tuple[Name, ...] = ("collapsed", "diverging", "low rank", "uninformative")
-HOPELESS: tuple[Name, ...] = ("collapsed", "diverging")  # no run comes back from these
 # Held-out rows in a pass: always as many, so that what is random about their views is always the same; and unlike a batch of
 # training, so that projections which that left behind are not taken for theirs.
 AT_ONCE = 250
 SEED = 0
+# Of the images that training has passed, how many may be held-out ones: forwards only is a third of a step, so under 1 % of it.
+SHARE = 0.03
 _Base: Any = Callback  # for type checkers of no one package, as it fits both
 
 
@@ -68,6 +68,8 @@ class LensCallback(_Base):  # type: ignore[misc]
         kappa: of the kernel; the inverse of a contrastive temperature.
         held_out: further data, logged as `lens_held_out/...`: a batch, or a loader of some. At most `rows` of them are kept in
             memory, each process's all alike, so that every look is at the same; the loader's batch size changes nothing.
+        held_out_every: so many looks, with one at the first and one at the end; None: as seldom as it takes to keep them under
+            1 % of training (a small batch makes that many looks).
         codes: the projections are logits of codes, over the temperature of their softmax (for `Pretraining`: known).
         on_collapse: `"stop"` ends the run when it has been seen collapsed or diverging twice in a row: one batch may be odd.
         rows: no more than these are looked at.
@@ -93,6 +95,7 @@ class LensCallback(_Base):  # type: ignore[misc]
         on_collapse: OnCollapse = "warn",
         rows: int = 2048,
         method: str = "",
+        held_out_every: int | None = None,
     ) -> None:
         if projections is not None and not callable(projections):
             raise TypeError(f"projections must be a function of the module and a batch, got {type(projections).__name__}")
@@ -102,10 +105,16 @@ class LensCallback(_Base):  # type: ignore[misc]
         self.projections, self.kappa, self.codes, self.method = projections, kappa, codes, method
         self.every, self.rows = checks.whole("every", every, 1), checks.whole("rows", rows, 2)
         self.held_out, self.on_collapse = held_out, on_collapse
+        self.held_out_every = None if held_out_every is None else checks.whole("held_out_every", held_out_every, 1)
         self.history: list[tuple[int, Verdict]] = []
         self._kept: Any = None  # the held-out data as one batch
         self._step = 0  # of the optimiser, after the last batch
         self._tried = False
+        self._looks = 0  # of this fit
+        self._held_out_step = 0  # of the last look at held-out data
+        self._batch = (
+            0  # data of this process in a step; the first batch's, as the last of an epoch may differ between processes
+        )
 
     def __reduce__(self) -> Any:
         """To another process, where it may have to be of both packages again."""
@@ -135,7 +144,8 @@ class LensCallback(_Base):  # type: ignore[misc]
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Keep the held-out data."""
-        self._step, self._tried = trainer.global_step, False
+        self._step = self._held_out_step = trainer.global_step
+        self._tried, self._looks = False, 0
         if self.held_out is not None and self._kept is None:
             with _undisturbed(pl_module):
                 self._kept = one_batch(self.held_out, self.rows)
@@ -143,20 +153,40 @@ class LensCallback(_Base):  # type: ignore[misc]
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Look, if it is time."""
         before, self._step = self._step, trainer.global_step
-        if self._step // self.every > before // self.every:
-            self._look(trainer, pl_module, batch)
-        elif not self._tried:
-            self._views(trainer, pl_module, batch)  # what is wrong with them is known at once, not after `every` steps
-        self._tried = True
+        looks = self._step // self.every > before // self.every
+        if looks or not self._tried:  # what is wrong with views is known at once, not after `every` steps
+            seen = {"lens": self._project(trainer, pl_module, [batch])}  # in every process, as they may talk to each other
+            if not self._tried:
+                self._batch = len(seen["lens"].z[0]) * trainer.accumulate_grad_batches
+            if self._time_for_held_out() or not self._tried:
+                seen |= self._held_out_views(trainer, pl_module)
+            self._tried = True
+            if looks:
+                self._looks += 1
+                self._judge(trainer, pl_module, seen)
 
-    def _look(self, trainer: Any, pl_module: Any, batch: Any) -> None:
-        seen = self._views(trainer, pl_module, batch)  # in every process, as they may talk to each other
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Look at the held-out data as training leaves them."""
+        if self._kept is not None and self._step > self._held_out_step:
+            self._judge(trainer, pl_module, self._held_out_views(trainer, pl_module), ended=True)
+
+    def _time_for_held_out(self) -> bool:
+        """Whether held-out data are due at this look."""
+        if self._kept is None or self._looks == 0:
+            return self._kept is not None
+        if self.held_out_every is not None:
+            return self._looks % self.held_out_every == 0
+        return (self._step - self._held_out_step) * self._batch * SHARE >= rows_of(self._kept)
+
+    def _judge(self, trainer: Any, pl_module: Any, seen: dict[str, Views], ended: bool = False) -> None:
+        """Log what is read off projections, and conclude."""
+        self._held_out_step = self._step if "lens_held_out" in seen else self._held_out_step
         if trainer.is_global_zero:
             method = self.method or (type(pl_module.method).__name__.lower() if self.projections is None else "")
             for name, views in seen.items():
                 readings, verdict = judged(tuple(map(_measurable, views.z)), views.codes, self.kappa, method)
                 if readings is not None:
-                    self._log(trainer, pl_module, {f"{name}/{key}": value for key, value in _numbers(readings).items()})
+                    self._log(trainer, pl_module, {f"{name}/{key}": value for key, value in _numbers(readings).items()}, ended)
             if verdict is not None:  # of the last: held-out data where there are any
                 self._conclude(verdict)
         if self.on_collapse == "stop":
@@ -164,19 +194,18 @@ class LensCallback(_Base):  # type: ignore[misc]
             stop = trainer.strategy.reduce_boolean_decision(trainer.is_global_zero and hopeless, all=False)
             trainer.should_stop = trainer.should_stop or stop
 
-    def _log(self, trainer: Any, pl_module: Any, numbers: dict[str, float]) -> None:
-        # For callbacks that monitor them. Other processes do not have these keys, and must not be waited for.
-        pl_module.log_dict(numbers, logger=False, on_step=True, on_epoch=False, rank_zero_only=trainer.world_size > 1)
+    def _log(self, trainer: Any, pl_module: Any, numbers: dict[str, float], ended: bool) -> None:
+        if not ended:  # for callbacks that monitor them; other processes do not have these keys, and must not be waited for
+            pl_module.log_dict(numbers, logger=False, on_step=True, on_epoch=False, rank_zero_only=trainer.world_size > 1)
         # A logger would get them from there at its own steps only, and until the epoch ends again and again.
         for logger in trainer.loggers:
             logger.log_metrics(numbers, step=self._step - 1)  # Lightning calls the first step 0
 
-    def _views(self, trainer: Any, pl_module: Any, batch: Any) -> dict[str, Views]:
-        """The projections of the batch and of the held-out data, by what they are logged as."""
-        found = {"lens": self._project(trainer, pl_module, [batch])}
-        if self._kept is not None:
-            found["lens_held_out"] = self._project(trainer, pl_module, self._parts(trainer), held_out=True)
-        return found
+    def _held_out_views(self, trainer: Any, pl_module: Any) -> dict[str, Views]:
+        """Those of the held-out data, if there are any."""
+        if self._kept is None:
+            return {}
+        return {"lens_held_out": self._project(trainer, pl_module, self._parts(trainer), held_out=True)}
 
     def _parts(self, trainer: Any) -> Iterator[Any]:
         """The held-out data where the module is, some at a time."""

@@ -8,6 +8,9 @@ from entrec.lens.readings import CodeReadings, Pairs, Readings
 
 Name = Literal["healthy", "collapsed", "uninformative", "low rank", "saturated", "diverging"]
 
+FAILURES: tuple[Name, ...] = ("collapsed", "diverging", "low rank", "uninformative")
+HOPELESS: tuple[Name, ...] = ("collapsed", "diverging")  # no run comes back from these
+
 AT_FLOOR = 0.05  # of the way from the floor to the ceiling: an entropy that has collapsed, ...
 POINT = 0.01  # ... or this, where views are CLEARLY told apart all the same: a common mean draws directions together too
 CLEARLY = 0.75  # of the data whose other view is nearer than another datum's

@@ -26,6 +26,7 @@ class Options:
         predictor_rate: the predictor's learning rate, in units of the others'. A predictor that is nearly optimal at every step
             is what keeps BYOL from collapsing (Grill et al., 2020, Appendix I), so a factor of 10 helps where it does
             (the tiny encoder's default).
+        norm: BatchNorm in projector and predictor, without which BYOL leans on a slow teacher far more.
         schedule: `"constant"`, as in the ER paper's ablation; `"cosine"` raises the EMA to 1 over the run, as BYOL did.
     """
 
@@ -38,6 +39,7 @@ class Options:
     predictor_rate: float = 1.0
     hidden: int = 4096
     dim: int = 256
+    norm: bool = True
 
 
 def defaults(width: int, small: bool) -> Options:
@@ -53,8 +55,8 @@ class BYOL(nn.Module):
     def __init__(self, encoder: nn.Module, width: int, options: Options, er: bool, gather: bool) -> None:
         super().__init__()
         self.encoder = encoder
-        self.projector = mlp(width, options.hidden, options.dim)
-        self.predictor = mlp(options.dim, options.hidden, options.dim)
+        self.projector = mlp(width, options.hidden, options.dim, norm=options.norm)
+        self.predictor = mlp(options.dim, options.hidden, options.dim, norm=options.norm)
         self.teacher = None if options.ema is None else Teacher(nn.Sequential(self.encoder, self.projector))
         self.ema, self.schedule = options.ema, options.schedule
         # On the device, as it may change with every step.

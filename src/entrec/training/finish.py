@@ -27,7 +27,7 @@ def finish(loop: Loop, console: Console | None) -> None:
     last_look = loop.looked_last()  # before weights of another epoch may take the last one's place
     kept = _take_kept(loop)
     write_encoder(run, overwrite=True)
-    evaluation = _evaluation(loop) if settings.scores else None
+    found = evaluation(loop) if settings.scores else None
     last = [row for row in run.metrics if row["epoch"] == loop.place.epoch - 1]
     summary: dict[str, Any] = {
         "method": settings.method,
@@ -37,22 +37,22 @@ def finish(loop: Loop, console: Console | None) -> None:
         "batch_size": settings.batch_size,
         "ema": settings.options.get("ema"),
         "seed": settings.seed,
-        "knn_top1": None if evaluation is None else evaluation.knn.accuracy,
-        "linear_top1": None if evaluation is None else evaluation.linear.accuracy,
+        "knn_top1": None if found is None else found.knn.accuracy,
+        "linear_top1": None if found is None else found.linear.accuracy,
         **{key: _mean(key, last) for key in _MEASURED},
         "kept_epochs": kept,
         "held_out": None if last_look is None or last_look.readings is None else asdict(last_look.readings),
         "verdict": loop.looks[-1][1] if loop.looks else None,
         "verdicts": [{"epochs": epochs, "verdict": name} for epochs, name, _ in loop.looks],
-        "protocols": [] if evaluation is None else [f"{x.name}: {x.protocol}" for x in evaluation.scores],
-        "few_labels": {} if evaluation is None else {x.name: x.accuracy for x in evaluation.few},
+        "protocols": [] if found is None else [f"{x.name}: {x.protocol}" for x in found.scores],
+        "few_labels": {} if found is None else {x.name: x.accuracy for x in found.few},
         "skipped": sorted(loop.skipped),
         "wall_seconds": seconds,
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
     }
     write_summary(run, summary)
     if console is not None:
-        for x in () if evaluation is None else evaluation.scores:
+        for x in () if found is None else found.scores:
             console.print(f"{x.name} {x.accuracy:.1%}  ({x.protocol})", highlight=False, markup=False)
         if last_look is not None:
             console.print(f"lens: {last_look.verdict.title}", highlight=False, markup=False)
@@ -72,7 +72,8 @@ def _take_kept(loop: Loop) -> int:
     return content.place.epoch
 
 
-def _evaluation(loop: Loop) -> Evaluation | None:
+def evaluation(loop: Loop) -> Evaluation | None:
+    """KNN and linear probe of the encoder as it is, where there are labels and held-out images."""
     source, encoder = loop.parts.source, loop.parts.backbone.module
     if not source.classes or source.test is None:
         return None

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from entrec.evaluation.features import Features, extract, labelled
 from entrec.evaluation.knn import knn_accuracy
 from entrec.files import appearing
+from entrec.lens.verdict import HOPELESS
 from entrec.pairwise import ranks
 from entrec.training import checkpoint
 from entrec.training.assemble import Parts
@@ -222,7 +223,7 @@ class Loop:
     def failed(self) -> bool:
         """Whether the lens has seen the same failure, from which no run comes back, twice in a row."""
         last = [name for _, name, _ in self.looks[-2:]]
-        return len(last) == 2 and all(name in ("collapsed", "diverging") for name in last)
+        return len(last) == 2 and all(name in HOPELESS for name in last)
 
     @property
     def best(self) -> int | None:

@@ -15,7 +15,7 @@ _COLOURS = {
 _OTHER = "#000000"
 
 
-def scatter(points: Sequence[tuple[str, float, float, bool, str]], path: Path) -> None:
+def scatter(points: Sequence[tuple[str, float, float, bool, str]], untrained: float, path: Path) -> None:
     """One point for each run (name, bound, probe, codes, verdict): round on the sphere, square for codes; SVG and PNG."""
     figure = Figure(figsize=(5.6, 3.8), layout="constrained")
     axis = figure.subplots()
@@ -24,6 +24,10 @@ def scatter(points: Sequence[tuple[str, float, float, bool, str]], path: Path) -
         label = verdict if verdict not in seen else None
         seen.add(verdict)
         axis.scatter(bound, 100 * linear, marker="s" if codes else "o", s=28, color=_COLOURS.get(verdict, _OTHER), label=label)
+    axis.axhline(100 * untrained, color="#888888", linewidth=0.8, linestyle="--")
+    axis.annotate(
+        "untrained", (0, 100 * untrained), (4, 3), ("axes fraction", "data"), "offset points", color="#666666", fontsize=8
+    )
     axis.set(xlabel="ER bound on held-out views (nats)", ylabel="linear probe (%)")
     axis.grid(alpha=0.25, linewidth=0.6)
     axis.spines[["top", "right"]].set_visible(False)

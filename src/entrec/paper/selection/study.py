@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,10 @@ from typing import Any
 from scipy.stats import spearmanr
 
 from entrec.files import appearing
+from entrec.lens.verdict import FAILURES
 from entrec.paper.selection.figure import scatter
-from entrec.paper.selection.grid import Cell, cells
+from entrec.paper.selection.runner import FAILED, UNTRAINED
 from entrec.training.run import Run
-from entrec.training.train import train
 
 # Each so that more is better.
 NUMBERS: dict[str, str] = {
@@ -41,49 +42,86 @@ class Reading:
 
 @dataclass(frozen=True)
 class Study:
-    """All runs, and for each number and group of methods Spearman's correlation with the probe and how many runs it is of."""
+    """All runs, and how numbers and verdicts without labels compare with the probe.
 
-    epochs: int
-    data: str
+    Args:
+        command: that makes it.
+        setting: device, versions and seed of the runs.
+        untrained: linear probe on the encoder before any training, and its standard error.
+        readings: of each run that has ended.
+        diverged: runs whose loss or weights were no numbers any more, which ended them.
+        correlations: for each number and group of methods Spearman's correlation with the probe and how many runs it is of.
+    """
+
+    command: str
+    setting: str
+    untrained: tuple[float, float]
     readings: list[Reading]
+    diverged: list[str]
     correlations: dict[str, dict[str, tuple[float, int]]]
 
+    def learnt(self, reading: Reading) -> bool:
+        """Whether a run is above the untrained encoder by more than three standard errors."""
+        accuracy, error = self.untrained
+        return reading.linear > accuracy + 3 * error
 
-def run(out: Path, data: str, epochs: int, device: str, progress: Callable[[str], None] = lambda part: None) -> Study:
-    """Train what is not trained yet, one folder in `out/runs` each, and correlate."""
-    grid = cells()
-    for number, cell in enumerate(grid, 1):
-        progress(f"{number} of {len(grid)}: {cell.name}")
-        _trained(cell, out, data, epochs, device)
-    return render(out)
+    @property
+    def false_alarms(self) -> list[str]:
+        """Runs that learnt and were called failed."""
+        return [x.name for x in self.readings if self.learnt(x) and x.verdict in FAILURES]
+
+    @property
+    def missed(self) -> list[str]:
+        """Runs that learnt nothing and were not called failed."""
+        return [x.name for x in self.readings if not self.learnt(x) and x.verdict not in FAILURES]
 
 
 def render(out: Path) -> Study:
     """The study from the runs that are there; writes results.json, table.md and the figure."""
-    done = [(cell, Run(out / "runs" / cell.name)) for cell in cells() if (out / "runs" / cell.name / "summary.json").is_file()]
+    runs = sorted(path for path in (out / "runs").glob("*") if path.is_dir())
+    done = [Run(path) for path in runs if (path / "summary.json").is_file()]
     if len(done) < 3:
         raise ValueError(f"{out / 'runs'} holds {len(done)} runs that have ended; at least 3 are needed")
-    readings = [_reading(cell.name, run.summary) for cell, run in done]
-    correlations = {key: {group: _correlation(key, group, readings) for group in GROUPS} for key in NUMBERS}
-    config = done[0][1].config
-    study = Study(config["epochs"], Path(config["data"]).name, readings, correlations)
+    untrained = json.loads((out / UNTRAINED).read_text())
+    readings = [_reading(run.folder.name, run.summary) for run in done]
+    study = Study(
+        command=_command(untrained["data"], [run.config for run in done]),
+        setting=_setting(done[0]),
+        untrained=(untrained["linear"], untrained["standard_error"]),
+        readings=readings,
+        diverged=[path.name for path in runs if (path / FAILED).is_file()],
+        correlations={key: {group: _correlation(key, group, readings) for group in GROUPS} for key in NUMBERS},
+    )
     for name, text in (("results.json", json.dumps(asdict(study), indent=1) + "\n"), ("table.md", markdown(study))):
         with appearing(out / name) as unfinished:
             unfinished.write_text(text)
     drawn = [x for x in readings if "er_bound" in x.numbers]
-    scatter([(x.name, x.numbers["er_bound"], x.linear, x.codes, x.verdict) for x in drawn], out / "er-bound")
+    scatter(
+        [(x.name, x.numbers["er_bound"], x.linear, x.codes, x.verdict) for x in drawn], study.untrained[0], out / "er-bound"
+    )
     return study
 
 
+def _command(data: str, configs: list[dict[str, Any]]) -> str:
+    batch = Counter(config["batch_size"] for config in configs).most_common(1)[0][0]
+    return f"entrec paper selection --data {data} --epochs {configs[0]['epochs']} --batch-size {batch}"
+
+
+def _setting(run: Run) -> str:
+    versions = run.summary["versions"]
+    known = ", ".join(f"{name} {versions[name]}" for name in ("torch", "python"))
+    return f"{run.config['backbone']}, {run.config['device']}, seed {run.config['seed']}; {known}"
+
+
 def markdown(study: Study) -> str:
-    """The correlations and the runs as tables."""
+    """The correlations, what the verdicts were worth, and the runs, as tables."""
     lines = [
         "# Which number without labels orders encoders as a linear probe does?",
         "",
-        f"    entrec paper selection --data {study.data} --epochs {study.epochs}",
+        f"    {study.command}",
         "",
-        f"Spearman's rank correlation over {len(study.readings)} runs, failures included; two held-out views of each image, "
-        "projections or codes of the student.",
+        f"{study.setting}. Spearman's rank correlation over {len(study.readings)} runs, failures included; two held-out views "
+        "of each image, projections or codes of the student.",
         "",
         "| number | " + " | ".join(f"{group}" for group in GROUPS) + " |",
         "|---|" + "---:|" * len(GROUPS),
@@ -91,6 +129,7 @@ def markdown(study: Study) -> str:
     for key, name in NUMBERS.items():
         cells_ = (_shown(*study.correlations[key][group]) for group in GROUPS)
         lines.append(f"| {name} | " + " | ".join(cells_) + " |")
+    lines += ["", *_verdicts(study)]
     lines += [
         "",
         "| run | linear probe | lens | " + " | ".join(NUMBERS.values()) + " |",
@@ -99,19 +138,30 @@ def markdown(study: Study) -> str:
     for x in sorted(study.readings, key=lambda x: -x.linear):
         numbers = (f"{x.numbers[key]:.2f}" if key in x.numbers else "-" for key in NUMBERS)
         lines.append(f"| {x.name} | {x.linear:.1%} | {x.verdict} | " + " | ".join(numbers) + " |")
+    lines += [f"| {name} | - | diverging, which stopped it | " + "- | " * len(NUMBERS) for name in study.diverged]
     return "\n".join([*lines, ""])
+
+
+def _verdicts(study: Study) -> list[str]:
+    """What the lens said of runs that learnt and of runs that did not."""
+    accuracy, error = study.untrained
+    counts = Counter((x.verdict, study.learnt(x)) for x in study.readings)
+    said = sorted({verdict for verdict, _ in counts})
+    wrong = (("False alarms", study.false_alarms), ("Missed", study.missed))
+    return [
+        f"The untrained encoder's probe is {accuracy:.1%} (standard error {error:.1%}); more than three standard errors above "
+        "it is learnt.",
+        "",
+        "| the lens says | learnt | not learnt |",
+        "|---|---:|---:|",
+        *(f"| {verdict} | {counts[verdict, True]} | {counts[verdict, False]} |" for verdict in said),
+        "",
+        *(f"{what}: {len(names)}{' (' + ', '.join(names) + ')' if names else ''}." for what, names in wrong),
+    ]
 
 
 def _shown(correlation: float, runs: int) -> str:
     return "-" if math.isnan(correlation) else f"{correlation:+.2f} ({runs})"
-
-
-def _trained(cell: Cell, out: Path, data: str, epochs: int, device: str) -> None:
-    folder = out / "runs" / cell.name
-    if (folder / "summary.json").is_file():
-        return
-    begun = (folder / "config.yaml").is_file()
-    train(cell.method, data=data, epochs=epochs, device=device, out=folder, resume=begun, evaluate_every=epochs, **cell.given)
 
 
 def _reading(name: str, summary: Mapping[str, Any]) -> Reading:
