@@ -26,7 +26,8 @@ from torch.multiprocessing.spawn import spawn
 
 from entrec.bench.messages import Message, Work, watched_step
 from entrec.bench.results import Machine, machine
-from entrec.data import Held, Source
+from entrec.bench.train import random_source
+from entrec.data import Source
 from entrec.training.assemble import assemble
 from entrec.training.devices import fabric_for
 from entrec.training.feed import Fed
@@ -216,10 +217,7 @@ def _wanted(chosen: Settings, world: int) -> RunSettings:
 
 
 def _source(chosen: Settings, world: int) -> Source:
-    n, side = chosen.steps * world * chosen.batch, chosen.image_size
-    images = torch.randint(0, 256, (n, 3, side, side), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    held = Held(images, torch.arange(n) % _CLASSES)
-    return Source("noise", held, None, tuple(map(str, range(_CLASSES))), 3, side, (0.5,) * 3, (0.29,) * 3, backbone="tiny")
+    return random_source(chosen.steps * world * chosen.batch, chosen.image_size, backbone="tiny")
 
 
 def _free_port() -> int:

@@ -187,11 +187,14 @@ def _given(chosen: Settings, batch: int, images: int) -> dict[str, Any]:
 def _source(chosen: Settings, batch: int) -> Source:
     if chosen.image_size is None:
         return open_source(chosen.run["data"])
-    side = chosen.image_size
-    n = min(max(4 * batch, 5000), chosen.steps * batch)
+    return random_source(min(max(4 * batch, 5000), chosen.steps * batch), chosen.image_size)
+
+
+def random_source(n: int, side: int, backbone: str = "resnet18") -> Source:
+    """So many images of noise in memory, with labels."""
     images = torch.randint(0, 256, (n, 3, side, side), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     held = Held(images, torch.arange(n) % _CLASSES)
-    return Source("noise", held, None, tuple(map(str, range(_CLASSES))), 3, side, (0.5,) * 3, (0.29,) * 3, backbone="resnet18")
+    return Source("noise", held, None, tuple(map(str, range(_CLASSES))), 3, side, (0.5,) * 3, (0.29,) * 3, backbone=backbone)
 
 
 def _trained(wanted: RunSettings, source: Source, device: torch.device) -> tuple[float, float | None]:

@@ -68,11 +68,7 @@ def bench_loss(
     if out is not None:
         require_free_file(out, overwrite)
 
-    # Drawn only when a part begins: a thread that redraws would take time from what is timed.
-    with Progress(TextColumn("{task.description}"), console=console, transient=True, auto_refresh=False) as progress:
-        task = progress.add_task("starting")
-        benchmark = loss.run(chosen, lambda part: progress.update(task, description=part, refresh=True))
-
+    benchmark = _measured(loss, chosen)
     console.print(f"{escape(table.title(benchmark))}\n", highlight=False)
     console.print(table.table(benchmark), highlight=False)
     console.print("\n" + "\n".join(escape(note) for note in table.footnotes(benchmark)), highlight=False)
@@ -125,12 +121,8 @@ def bench_train(
     require_device(chosen.run["device"])
     if out is not None:
         require_free_file(out, overwrite)
-    with (
-        failing_clearly(),
-        Progress(TextColumn("{task.description}"), console=console, transient=True, auto_refresh=False) as progress,
-    ):
-        task = progress.add_task("starting")
-        benchmark = train.run(chosen, lambda part: progress.update(task, description=part, refresh=True))
+    with failing_clearly():
+        benchmark = _measured(train, chosen)
     _show(train_table, benchmark, (train_table.rates(benchmark), train_table.parts(benchmark)))
     if out is not None:
         _keep(train_table, benchmark, out)
@@ -163,15 +155,56 @@ def bench_ranks(
         chosen = measured.settings(method, tuple(ranks or (1, 2, 4)), batch_size, image_size, steps, er=er, backbone=backbone)
     if out is not None:
         require_free_file(out, overwrite)
-    with (
-        failing_clearly(),
-        Progress(TextColumn("{task.description}"), console=console, transient=True, auto_refresh=False) as progress,
-    ):
-        task = progress.add_task("starting")
-        benchmark = measured.run(chosen, lambda part: progress.update(task, description=part, refresh=True))
+    with failing_clearly():
+        benchmark = _measured(measured, chosen)
     _show(ranks_table, benchmark, (ranks_table.rates(benchmark), ranks_table.messages(benchmark), ranks_table.work(benchmark)))
     if out is not None:
         _keep(ranks_table, benchmark, out)
+
+
+@app.command("lens")
+def bench_lens(
+    method: Annotated[str, typer.Option(help="One of simclr, cmc, ir, moco, deepcluster, swav, byol or dino.")] = "simclr",
+    er: Annotated[bool, typer.Option("--er", help="The ER objective in place of the method's own loss.")] = False,
+    batch_size: Annotated[
+        list[int] | None, typer.Option(help="Samples in a step; repeat it for several. By default 64 and 256.")
+    ] = None,
+    backbone: Annotated[str, typer.Option(help="Any timm or torchvision model, or tiny.")] = "resnet18",
+    image_size: Annotated[int, typer.Option(min=8, help="Side of the random images, in pixels.")] = 32,
+    steps: Annotated[
+        int | None, typer.Option(min=10, help="Steps of each batch size. By default 120, on a GPU 1200.", show_default=False)
+    ] = None,
+    every: Annotated[int, typer.Option(min=1, help="Steps between two looks of LensCallback.")] = 50,
+    held_out: Annotated[int, typer.Option(min=2, help="Rows of its held-out data.")] = 2048,
+    device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, or auto: a GPU if there is one.")] = "auto",
+    out: Annotated[
+        Path | None, typer.Option(help="JSON file for everything that was measured; the table goes beside it, as .md.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace that file.")] = False,
+) -> None:
+    """Time what looking through the lens takes of training, as a callback and in `entrec train`."""
+    from entrec.bench import lens, lens_table
+
+    with failing_clearly():
+        chosen = lens.settings(
+            method, tuple(batch_size or ()), image_size, device, steps, every, held_out, er=er, backbone=backbone
+        )
+    require_device(chosen.run["device"])
+    if out is not None:
+        require_free_file(out, overwrite)
+    with failing_clearly():
+        benchmark = _measured(lens, chosen)
+    _show(lens_table, benchmark, (lens_table.table(benchmark),))
+    if out is not None:
+        _keep(lens_table, benchmark, out)
+
+
+def _measured(module: Any, chosen: Any) -> Any:
+    """What a benchmark's `run` finds, with the part that it is at shown."""
+    # Drawn only when a part begins: a thread that redraws would take time from what is timed.
+    with Progress(TextColumn("{task.description}"), console=console, transient=True, auto_refresh=False) as progress:
+        task = progress.add_task("starting")
+        return module.run(chosen, lambda part: progress.update(task, description=part, refresh=True))
 
 
 def _show(tables: Any, benchmark: Any, shown: Sequence[Table]) -> None:
