@@ -14,7 +14,7 @@ from entrec.cli import app
 from entrec.data import open_source
 from entrec.lens import look, look_at_codes
 from entrec.methods import METHODS
-from entrec.paper.selection import make, render, runner, study
+from entrec.paper.selection import Where, make, render, runner, study
 from entrec.paper.selection.grid import cells
 from entrec.training.loop import DivergedError
 from entrec.training.run import Run, write_config, write_summary
@@ -24,32 +24,39 @@ SPHERE = [cell.name for cell in cells() if cell.method in ("simclr", "byol", "mo
 CODES = [cell.name for cell in cells() if cell.method in ("swav", "deepcluster")]
 
 
-def ended(folder: Path, linear: float, held_out: dict[str, Any], verdict: str = "healthy") -> None:
+UNTRAINED = {"command": Where("digits", 4, "cpu").command, "data": "some", "linear": 0.38, "standard_error": 0.01}
+
+
+def ended(folder: Path, linear: float, held_out: dict[str, Any] | None) -> None:
     folder.mkdir(parents=True)
     settings_of = {"method": "byol", "epochs": 4, "batch_size": 64, "backbone": "tiny", "device": "cpu", "seed": 0}
     write_config(Run(folder), settings_of)
     versions = {"torch": "2", "python": "3"}
-    write_summary(Run(folder), {"linear_top1": linear, "held_out": held_out, "verdict": verdict, "versions": versions})
+    write_summary(Run(folder), {"linear_top1": linear, "held_out": held_out, "verdict": "diverging", "versions": versions})
 
 
 def on_the_sphere(er: float, **more: Any) -> dict[str, Any]:
     pairs = {"reconstruction": 1.0, "er_bound": er, "er_ceiling": 9.0, "infonce_bound": er / 2, "infonce_ceiling": 5.0}
     pairs |= {"alignment": 1.0, "nearer": 0.9}
-    return {"entropy": -3.0, "floor": -9.0, "ceiling": -1.0, "uniformity": -2.0, "rank": 20.0 - er, "pairs": pairs, **more}
+    shape = {"rows": 256, "dim": 64, "kappa": 10.0, "largest_rank": 64, "spread": [0.1, 0.2, 0.3]}
+    found = {"entropy": -3.0, "floor": -9.0, "ceiling": -1.0, "uniformity": -2.0, "rank": 20.0 - er, "pairs": pairs}
+    return {**shape, **found, **more}
 
 
 def of_codes(er: float) -> dict[str, Any]:
-    pairs = {"reconstruction": er - 2, "er_bound": er, "infonce_bound": None, "alignment": None, "nearer": 0.8}
-    return {"codes": 8, "marginal": math.log(8) / 2, "conditional": 0.5, "pairs": pairs}
+    """Even guesses."""
+    ceilings = {"er_ceiling": math.log(8), "infonce_ceiling": math.log(256)}
+    pairs = {"reconstruction": er - 2, "er_bound": er, "infonce_bound": None, "alignment": None, "nearer": 0.8, **ceilings}
+    return {"rows": 256, "codes": 8, "marginal": math.log(8) / 2, "conditional": math.log(8), "pairs": pairs}
 
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
-    (tmp_path / "untrained.json").write_text('{"data": "shapes", "linear": 0.38, "standard_error": 0.01}')
+    (tmp_path / "untrained.json").write_text(json.dumps(UNTRAINED))
     for place, name in enumerate(SPHERE[:6]):  # the bound orders them as the probe does, the rank the other way round
         ended(tmp_path / "runs" / name, 0.5 + place / 20, on_the_sphere(float(place)))
     for place, name in enumerate(CODES[:5]):  # and among codes it is the other way round
-        ended(tmp_path / "runs" / name, 0.5 - place / 20, of_codes(float(place)), "uninformative")
+        ended(tmp_path / "runs" / name, 0.5 - place / 20, of_codes(float(place)))
     return tmp_path
 
 
@@ -100,7 +107,7 @@ def test_what_is_written(out: Path) -> None:
 
 
 def test_a_run_without_a_reading_is_in_the_table_and_in_no_correlation(out: Path) -> None:
-    ended(out / "runs" / SPHERE[7], 0.1, None, "diverging")  # type: ignore[arg-type]
+    ended(out / "runs" / SPHERE[7], 0.1, None)
     assert render(out).correlations["er_bound"]["on the sphere"][1] == 6
     assert "| 10.0% | diverging | - |" in (out / "table.md").read_text()
 
@@ -113,11 +120,11 @@ def test_runs_that_have_ended_are_not_made_again(out: Path, monkeypatch: pytest.
         ended(given["out"], 0.3, on_the_sphere(1.0))
 
     monkeypatch.setattr(runner, "train", trained)
-    make(out, "digits", 4, "cpu")
+    make(out, Where("digits", 4, "cpu"))
     assert len(render(out).readings) == len(cells())
     assert not {name for name, _ in made} & {*SPHERE[:6], *CODES[:5]}
     made.clear()
-    make(out, "digits", 4, "cpu")
+    make(out, Where("digits", 4, "cpu"))
     assert made == []
 
 
@@ -127,7 +134,7 @@ def test_a_run_that_diverges_is_named_and_stops_no_other(out: Path, monkeypatch:
         raise DivergedError("at step 3")
 
     monkeypatch.setattr(runner, "train", trained)
-    make(out, "digits", 4, "cpu")
+    make(out, Where("digits", 4, "cpu"))
     found = render(out)
     assert len(found.diverged) == len(cells()) - 11
     assert f"| {found.diverged[0]} | - | diverging, which stopped it |" in (out / "table.md").read_text()
@@ -140,7 +147,7 @@ def test_alarms_are_false_where_a_run_learnt_and_missed_where_it_did_not(out: Pa
     assert found.false_alarms == sorted(CODES[:2])
     assert found.missed == []
     ended(out / "runs" / SPHERE[6], 0.4, on_the_sphere(1.0))
-    ended(out / "runs" / SPHERE[7], 0.2, on_the_sphere(1.0), "saturated")
+    ended(out / "runs" / SPHERE[7], 0.2, on_the_sphere(8.9))
     assert set(render(out).missed) == set(SPHERE[6:8])
     assert "| uninformative | 2 | 3 |" in (out / "table.md").read_text()
     assert "| healthy | 6 | 1 |" in (out / "table.md").read_text()
@@ -151,17 +158,29 @@ def test_several_runs_at_a_time_are_the_runs_one_by_one(tmp_path: Path) -> None:
     few = [cell for cell in cells(32) if cell.method == "cmc"]
     for jobs in (1, 2):
         (tmp_path / str(jobs) / "runs").mkdir(parents=True)
-        assert set(runner._made(few, (tmp_path / str(jobs), "digits", 1, "cpu"), jobs)) == {cell.name for cell in few}
+        assert set(runner._made(few, tmp_path / str(jobs), Where("digits", 1, "cpu"), jobs)) == {cell.name for cell in few}
     for cell in few:
         one, two = (Run(tmp_path / jobs / "runs" / cell.name).summary for jobs in ("1", "2"))
         assert one["linear_top1"] == pytest.approx(two["linear_top1"], abs=0.02)  # threads share sums in other ways
         assert one["held_out"]["rows"] == two["held_out"]["rows"]
 
 
+def test_runs_of_another_study_are_left_alone(out: Path) -> None:
+    with pytest.raises(ValueError, match="holds the runs of another study"):
+        make(out, Where("digits", 5, "cpu"))
+
+
+def test_fewer_images_and_another_encoder(tmp_path: Path) -> None:
+    where = Where("digits", 1, "cpu", images=100, backbone="resnet18")
+    source = runner._opened(where)
+    assert (len(source.train), len(source.test), source.backbone) == (100, 100, "resnet18")  # type: ignore[arg-type]
+    assert where.command.endswith("--batch-size 64 --images 100 --backbone resnet18")
+
+
 def test_the_untrained_encoder_is_what_learning_must_pass(tmp_path: Path) -> None:
-    runner._score_untrained(tmp_path, "digits", "cpu")
+    runner._score_untrained(tmp_path, Where("digits", 1, "cpu"))
     found = json.loads((tmp_path / "untrained.json").read_text())
-    assert found["data"] == "digits"
+    assert found["command"] == "entrec paper selection --data digits --epochs 1 --batch-size 64"
     assert 0.7 < found["linear"] < 1
     n = len(open_source("digits").test)  # type: ignore[arg-type]
     assert found["standard_error"] == pytest.approx(math.sqrt(found["linear"] * (1 - found["linear"]) / n))

@@ -73,6 +73,12 @@ def selection(
     epochs: Annotated[int, typer.Option(min=1, help="Of each run.")] = 4,
     batch_size: Annotated[int, typer.Option(min=4, help="Of each run, but of those in which it is what differs.")] = 64,
     device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, or auto: a GPU if there is one.")] = "auto",
+    images: Annotated[
+        int | None, typer.Option(min=2, help="At most so many to train on, and to judge by.", show_default=False)
+    ] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="The encoder. By default what suits the data.", show_default=False)
+    ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
     render: Annotated[
         bool, typer.Option("--render", help="Train nothing: tables and figure from the runs that are there.")
@@ -94,7 +100,8 @@ def selection(
             task = progress.add_task("starting")
             said = lambda part: progress.update(task, description=part)  # noqa: E731
             if not render:
-                experiment.make(out, data, epochs, device, batch_size, jobs, said)
+                where = experiment.Where(data, epochs, device, batch_size, images, backbone)
+                experiment.make(out, where, jobs, said)
             study = experiment.render(out)
     shown = Table(title=None, box=None, pad_edge=False, padding=(0, 2))
     for name in ("Spearman's correlation with the linear probe", *GROUPS):

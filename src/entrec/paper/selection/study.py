@@ -11,7 +11,8 @@ from typing import Any
 from scipy.stats import spearmanr
 
 from entrec.files import appearing
-from entrec.lens.verdict import FAILURES
+from entrec.lens.readings import CodeReadings, Pairs, Readings
+from entrec.lens.verdict import FAILURES, diagnose
 from entrec.paper.selection.figure import scatter
 from entrec.paper.selection.runner import FAILED, UNTRAINED
 from entrec.training.run import Run
@@ -85,8 +86,8 @@ def render(out: Path) -> Study:
     untrained = json.loads((out / UNTRAINED).read_text())
     readings = [_reading(run.folder.name, run.summary) for run in done]
     study = Study(
-        command=_command(untrained["data"], [run.config for run in done]),
-        setting=_setting(done[0]),
+        command=untrained["command"],
+        setting=f"{untrained['data']}; {_setting(done[0])}",
         untrained=(untrained["linear"], untrained["standard_error"]),
         readings=readings,
         diverged=[path.name for path in runs if (path / FAILED).is_file()],
@@ -100,11 +101,6 @@ def render(out: Path) -> Study:
         [(x.name, x.numbers["er_bound"], x.linear, x.codes, x.verdict) for x in drawn], study.untrained[0], out / "er-bound"
     )
     return study
-
-
-def _command(data: str, configs: list[dict[str, Any]]) -> str:
-    batch = Counter(config["batch_size"] for config in configs).most_common(1)[0][0]
-    return f"entrec paper selection --data {data} --epochs {configs[0]['epochs']} --batch-size {batch}"
 
 
 def _setting(run: Run) -> str:
@@ -167,7 +163,17 @@ def _shown(correlation: float, runs: int) -> str:
 def _reading(name: str, summary: Mapping[str, Any]) -> Reading:
     held_out: Mapping[str, Any] = summary["held_out"] or {}
     numbers = _numbers(held_out) if held_out else {}
-    return Reading(name, summary["linear_top1"], "codes" in held_out, summary["verdict"], numbers)
+    return Reading(name, summary["linear_top1"], "codes" in held_out, _verdict(summary), numbers)
+
+
+def _verdict(summary: Mapping[str, Any]) -> str:
+    """What the lens says today of what it read, which thresholds may have changed since the run."""
+    held_out = summary["held_out"]
+    if held_out is None:
+        return str(summary["verdict"])
+    kind: Any = CodeReadings if "codes" in held_out else Readings
+    pairs = None if held_out["pairs"] is None else Pairs(**held_out["pairs"])
+    return diagnose(kind(**{**held_out, "pairs": pairs})).name
 
 
 def _numbers(held_out: Mapping[str, Any]) -> dict[str, float]:
