@@ -338,7 +338,9 @@ def test_unknown_similarities(value: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("value", [1.0, "vmf", object(), Gaussian, VonMisesFisher, torch.ones(())], ids=str)
+@pytest.mark.parametrize(
+    "value", [1.0, "vmf", object(), Gaussian, VonMisesFisher, torch.ones(())], ids=lambda x: type(x).__name__
+)
 @table(DENSITIES + KERNELS)
 def test_what_is_no_density(name: str, call: Call, value: Any) -> None:
     refuses(call, value, TypeError, name, "density", repr(value))

@@ -276,9 +276,9 @@ class Counting(LensCallback):
         self.judged: list[int] = []
         self.passed = 0
 
-    def _judge(self, trainer: Any, pl_module: Any, seen: Any, ended: bool = False) -> None:
-        self.judged += [self._step] if "lens_held_out" in seen else []
-        super()._judge(trainer, pl_module, seen, ended)
+    def _judge(self, trainer: Any, pl_module: Any, seen: Any, looks: bool = True, ended: bool = False) -> None:
+        self.judged += [self._step] if looks and "lens_held_out" in seen else []
+        super()._judge(trainer, pl_module, seen, looks, ended)
 
     def _held_out_views(self, trainer: Any, pl_module: Any) -> Any:
         self.passed += 1
@@ -291,7 +291,7 @@ def test_held_out_data_are_looked_at_so_seldom_that_training_hardly_notices() ->
     fit(Small(), lens, steps=135)
     assert lens.judged == [10, 60, 110, 135]  # the first, and as training leaves them
     assert lens.passed == 5  # and once in the first step, to see whether they can be
-    assert [step for step, _ in lens.history] == [*range(10, 135, 10), 135]
+    assert [step for step, _ in lens.history] == lens.judged  # and nothing is concluded from a batch
     asked = Counting(two, every=10, held_out=data(96, seed=1), held_out_every=3)
     fit(Small(), asked, steps=70)
     assert asked.judged == [10, 40, 70]
@@ -301,6 +301,25 @@ def test_held_out_data_are_looked_at_so_seldom_that_training_hardly_notices() ->
     accumulated = Counting(two, every=10, held_out=data(96, seed=1))
     fit(Small(), accumulated, steps=40, accumulate_grad_batches=4, loader=data(4 * 64 * 40))
     assert accumulated.judged == [10, 30, 40]
+
+
+def test_a_batch_says_nothing_where_there_are_held_out_data() -> None:
+    """Batches that are all one point, and held-out data that are not: it is these that count."""
+    point = DataLoader(TensorDataset(torch.ones(512, 8)), 64)
+    lens = LensCallback(lambda m, batch: (batch[0], batch[0].clone()), every=2, held_out=torch.randn(200, 8)[None].unbind(),
+                        on_collapse="stop")  # fmt: skip
+    trainer = fit(Small(), lens, steps=20, loader=point)
+    assert trainer.global_step == 20
+    assert "collapsed" not in names(lens)
+    assert float(trainer.callback_metrics["lens/entropy_scale"]) == pytest.approx(0, abs=1e-6)
+
+
+def test_numbers_are_there_for_callbacks_that_ask_after_the_first_epoch() -> None:
+    stopping = pl.callbacks.EarlyStopping("lens_held_out/er_bound", mode="max", patience=50, check_on_train_epoch_end=True)
+    lens = LensCallback(two, every=100, held_out=data(seed=1))
+    trainer = fit(Small(), lens, stopping, steps=20)  # eight steps an epoch
+    assert trainer.current_epoch >= 2
+    assert [step for step, _ in lens.history] == [20]
 
 
 def test_held_out_data_come_in_any_shape_that_batches_have() -> None:
@@ -454,14 +473,13 @@ def test_lightlys_simclr_under_either_package(package: str, pull: bool) -> None:
             return torch.optim.Adam(self.parameters(), 0.02)
 
     points = torch.randn(512, 8)
-    rows = [
-        ((x + 0.2 * torch.randn(8), x + 0.2 * torch.randn(8)), 0, "name") for x in points
-    ]  # as lightly's datasets give them
-    lens = LensCallback(lambda m, b: (m(b[0][0]), m(b[0][1])), every=50, on_collapse="stop", held_out=DataLoader(rows, 100))  # type: ignore[arg-type]
+    rows: Any = [((x + 0.2 * torch.randn(8), x + 0.2 * torch.randn(8)), 0, "name") for x in points]  # as lightly's data sets do
+    of_both = lambda m, b: (m(b[0][0]), m(b[0][1]))  # noqa: E731
+    lens = LensCallback(of_both, every=50, on_collapse="stop", held_out=DataLoader(rows, 100), held_out_every=1)
     trainer = lightning.Trainer(max_steps=400, logger=False, callbacks=lens, **QUIET)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        trainer.fit(SimCLR(), DataLoader(rows, 64, shuffle=True))  # type: ignore[arg-type]
+        trainer.fit(SimCLR(), DataLoader(rows, 64, shuffle=True))
     assert lens.verdict is not None
     assert lens.verdict.name == ("collapsed" if pull else "healthy")
     assert (trainer.global_step < 400) == pull
@@ -480,7 +498,7 @@ class Telling(LensCallback):
 @pytest.mark.filterwarnings("ignore")
 def test_all_processes_stop_at_the_same_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    lens = Telling(two, every=50, on_collapse="stop", held_out=torch.randn(300, 8)[None].unbind())
+    lens = Telling(two, every=50, on_collapse="stop", held_out=torch.randn(300, 8)[None].unbind(), held_out_every=1)
     fit(Small(pull=True), lens, steps=400, strategy="ddp_spawn", devices=2)
     first, second = ((tmp_path / f"{rank}.txt").read_text().split() for rank in range(2))
     assert first[0] == second[0]

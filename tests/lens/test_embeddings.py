@@ -15,10 +15,16 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from entrec.lens.embeddings import TYPES, read, usable
+from entrec.lens import embeddings
+from entrec.lens.embeddings import TYPES, usable
 from entrec.lens.examine import examine
 
 Writer = Callable[[Path, Tensor], None]
+
+
+def read(path: Path) -> Tensor:
+    """The table alone."""
+    return embeddings.read(path).table
 
 
 def as_npy(path: Path, z: Tensor) -> None:
@@ -130,6 +136,36 @@ def test_one_hot_codes_are_no_names_of_columns(tmp_path: Path) -> None:
     for rows in ("0,1\n1,0\n0,1\n", "0,1,0\n1,0,0\n0,0,1\n"):
         (tmp_path / "z.csv").write_text(rows)
         assert read(tmp_path / "z.csv").tolist() == [[float(cell) for cell in row.split(",")] for row in rows.split()]
+
+
+def test_what_is_no_number_in_the_first_row_does_not_make_it_names(tmp_path: Path) -> None:
+    path = tmp_path / "z.csv"
+    path.write_text("NA,1,2\n3,n/a,5\n6,7,null\n")
+    found = embeddings.read(path)
+    assert found.notes == ()
+    assert found.table.isnan().tolist() == [[True, False, False], [False, True, False], [False, False, True]]
+
+
+def test_columns_that_are_no_dimensions_are_left_out_and_said(tmp_path: Path) -> None:
+    path = tmp_path / "z.csv"
+    path.write_text("id,a,b,Label\n1000,1,2,7\n1001,3,4,8\n")
+    found = embeddings.read(path)
+    assert found.table.tolist() == [[1, 2], [3, 4]]
+    assert found.notes == (
+        "The first line of z.csv was taken for names of columns.",
+        "Column 'id' was left out, as it is no dimension.",
+        "Column 'Label' was left out, as it is no dimension.",
+    )
+    healthy = torch.randn(300, 8)
+    lines = [f"{number},{','.join(f'{x:.4f}' for x in row)}" for number, row in enumerate(healthy.tolist())]
+    path.write_text("\n".join(["id," + ",".join(f"d{i}" for i in range(8)), *lines]))
+    assert examine(path).verdict.name == "healthy"
+
+
+def test_a_state_dict_names_some_of_its_tables_and_what_to_give(tmp_path: Path) -> None:
+    torch.save({f"layer{i}.weight": torch.randn(3, 3) for i in range(40)}, tmp_path / "w.pt")
+    with pytest.raises(ValueError, match="and 35 more; weights of an encoder need --backbone and --data"):
+        read(tmp_path / "w.pt")
 
 
 def test_an_empty_cell_is_no_number_and_an_empty_line_nothing(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ def constant(k: int, d: int) -> Views:
 
 
 def nearly_constant(k: int, d: int) -> Views:
+    """As near to one point as real runs come that have collapsed, and yet told apart."""
     z = noise(1, d) + 0.03 * noise(k, d)
     return z, z + 0.01 * noise(k, d)
 
@@ -58,6 +59,17 @@ def in_a_plane(k: int, d: int) -> Views:
 def in_a_plane_and_independent(k: int, d: int) -> Views:
     plane = noise(2, d)
     return torch.randn(k, 2) @ plane, torch.randn(k, 2) @ plane
+
+
+def hardly_alike(k: int, d: int) -> Views:
+    """The other view nearer in seven cases of ten: products are normal, so in Phi(sqrt(d / 2) / (1 + noise^2)) of them."""
+    z, noise = torch.randn(k, d), math.sqrt(math.sqrt(d / 2) / 0.5 - 1)
+    return z + noise * torch.randn(k, d), z + noise * torch.randn(k, d)
+
+
+def hardly_alike_around_a_mean(k: int, d: int) -> Views:
+    z1, z2 = hardly_alike(k, d)
+    return z1 + 8 * z1.std(), z2 + 8 * z1.std()
 
 
 def clusters(k: int, d: int) -> Views:
@@ -92,7 +104,8 @@ def falling_as_a_root(k: int, d: int) -> Views:
 
 
 def falling_as_one_over(k: int, d: int) -> Views:
-    return seen_twice(torch.randn(k, d) / torch.arange(1, d + 1))
+    z = torch.randn(k, d) / torch.arange(1, d + 1)
+    return z, z + 0.7 * z.std(dim=0) * torch.randn(k, d)
 
 
 def positive(k: int, d: int) -> Views:
@@ -122,6 +135,8 @@ MADE: dict[Made, str] = {
     in_a_plane: "low rank",
     in_a_plane_and_independent: "low rank",
     same: "saturated",
+    hardly_alike: "weak",
+    hardly_alike_around_a_mean: "weak",
 }
 HEALTHY: list[Made] = [
     clusters_alone, even, around_a_direction, falling_as_a_root, falling_as_one_over, positive, far_apart, long_and_short,
@@ -209,7 +224,7 @@ def test_the_worst_that_holds_is_named() -> None:
 def test_of_one_view_nothing_is_said_about_the_other(made: Made) -> None:
     z, _ = made(300, 32)
     verdict = diagnose(look(z))
-    assert verdict.name in ("healthy", "collapsed", "low rank")
+    assert verdict.name in ("healthy", "collapsed", "low rank", "weak")
     assert "other" not in verdict.title
     assert not any("view" in sentence for sentence in verdict.because)
 
@@ -223,8 +238,9 @@ def test_a_few_rows_are_too_few_to_say_that_views_tell_nothing(k: int, d: int) -
 
 @pytest.mark.parametrize("d", [2, 3, 4])
 def test_few_dimensions_can_be_healthy(d: int) -> None:
-    for made in (even, clusters):
-        assert diagnose(look(*made(1000, d))).name == "healthy"
+    z = torch.randn(1000, d)
+    for views in ((z, z + 0.5 * torch.randn(1000, d)), clusters(1000, d)):
+        assert diagnose(look(*views)).name == "healthy"
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
@@ -249,7 +265,7 @@ def few_classes(k: int, m: int) -> Views:
 
 
 def soft_classes(k: int, m: int) -> Views:
-    return of_codes(torch.randint(min(m, 10), (k,)), m, math.log(m))
+    return of_codes(torch.randint(min(m, 10), (k,)), m, 1 + math.log(m))
 
 
 def even_codes(k: int, m: int) -> Views:
@@ -335,7 +351,7 @@ def all_verdicts() -> list[Verdict]:
 def test_every_reason_has_a_number_and_every_failure_a_remedy() -> None:
     verdicts = all_verdicts()
     assert {verdict.name for verdict in verdicts} == {
-        "healthy", "collapsed", "uninformative", "low rank", "saturated", "diverging",
+        "healthy", "weak", "collapsed", "uninformative", "low rank", "saturated", "diverging",
     }  # fmt: skip
     for verdict in verdicts:
         assert verdict.because

@@ -19,6 +19,8 @@ from entrec.training import checkpoint, held_out
 from entrec.training.assemble import Parts, assemble
 from entrec.training.encoders import load_encoder
 from entrec.training.held_out import HeldOut, Look
+from entrec.training.loop import DivergedError
+from entrec.training.run import Run
 from entrec.training.settings import settings
 from tests.training.tiny import (
     COMMON,
@@ -173,12 +175,26 @@ def as_if(monkeypatch: pytest.MonkeyPatch, *looks: Look) -> None:
 
 def test_a_failure_seen_twice_stops_a_run_that_is_asked_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     as_if(monkeypatch, spread("byol"), constant("byol"), spread("byol"), constant("byol"))
-    with pytest.warns(UserWarning, match="stopped after 5 epochs, as the lens saw a failure twice in a row"):
+    with pytest.warns(UserWarning, match="stopped after 5 epochs, as the lens saw a collapse, or no numbers, twice in a row"):
         run = quick("byol", tmp_path / "run", epochs=8, on_collapse="stop")
     assert [x["verdict"] for x in run.summary["verdicts"]] == ["healthy", "collapsed", "healthy", "collapsed", "collapsed"]
     assert run.summary["epochs"] == 5
     assert run.summary["knn_top1"] is not None
     assert (run.folder / "encoder.safetensors").is_file()
+
+
+def test_what_looks_like_a_collapse_while_the_bound_rises_or_the_rate_does_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point = constant("byol")
+    assert isinstance(point.readings, Readings)
+    assert point.readings.pairs is not None
+    bounds = [replace(point.readings, pairs=replace(point.readings.pairs, er_bound=x)) for x in (0.0, 0.05, 0.1, 0.15)]
+    as_if(monkeypatch, *(Look(readings, point.verdict) for readings in bounds))
+    run = quick("byol", tmp_path / "rising", epochs=4, on_collapse="stop")
+    assert [x["verdict"] for x in run.summary["verdicts"]] == ["collapsed"] * 4
+    as_if(monkeypatch, constant("byol"))
+    assert quick("byol", tmp_path / "warm", epochs=4, on_collapse="stop", warmup=1.0).summary["epochs"] == 4
 
 
 def test_otherwise_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,6 +249,42 @@ def test_the_encoder_with_the_highest_bound_is_kept(tmp_path: Path, monkeypatch:
     assert all(torch.equal(x, best.parts["method"][f"encoder.{name}"]) for name, x in weights.items())
     monkeypatch.undo()
     assert entrec.evaluate(run, device="cpu", data=source()).knn.accuracy == run.summary["knn_top1"]
+
+
+def test_a_collapse_is_not_kept_for_its_bound_of_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_if(monkeypatch, bounded(-3.0), constant("byol"), bounded(-2.0), bounded(-4.0))
+    run = quick("byol", tmp_path / "run", epochs=4, keep="best-er")
+    assert run.summary["kept_epochs"] == 3
+    as_if(monkeypatch, constant("byol"))
+    assert quick("byol", tmp_path / "all", epochs=2, keep="best-er").summary["kept_epochs"] == 1  # where there is no other
+
+
+def test_the_summary_is_of_the_encoder_that_was_kept(tmp_path: Path) -> None:
+    run = quick("byol", tmp_path / "run", epochs=4, keep="best-er")
+    kept = run.summary["kept_epochs"]
+    row = next(x for x in run.metrics if x["epoch"] == kept - 1 and "held_out_er_bound" in x)
+    assert run.summary["held_out_er_bound"] == pytest.approx(row["held_out_er_bound"], rel=1e-4)
+    assert run.summary["held_out"]["pairs"]["er_bound"] == pytest.approx(row["held_out_er_bound"], rel=1e-4)
+    assert run.summary["infonce_bound"] == pytest.approx(row["held_out_infonce_bound"], rel=1e-4)
+    assert run.summary["diagnosis"]["name"] == run.summary["verdict"] == run.summary["verdicts"][kept - 1]["verdict"]
+    assert run.summary["diagnosis"]["because"]
+
+
+def test_rows_have_all_that_the_lens_reads_with_ceilings(tmp_path: Path) -> None:
+    wanted = {"entropy", "uniformity", "spread", "reconstruction", "er_bound", "er_ceiling", "infonce_bound", "infonce_ceiling"}
+    row = quick("byol", tmp_path / "byol").metrics[-1]
+    assert {f"held_out_{key}" for key in (*wanted, "alignment", "nearer")} | {"effective_rank"} <= row.keys()
+    codes = quick("swav", tmp_path / "swav").metrics[-1]
+    assert {"held_out_entropy", "held_out_conditional", "held_out_er_bound", "held_out_er_ceiling"} <= codes.keys()
+    assert 0 < codes["held_out_conditional"] <= 1
+
+
+def test_a_run_that_diverged_says_so_in_its_summary(tmp_path: Path) -> None:
+    with pytest.raises(DivergedError):
+        quick("simclr", tmp_path / "run", optimizer="sgd", rate=1e30, warmup=0.0)
+    summary = Run(tmp_path / "run").summary
+    assert (summary["verdict"], summary["knn_top1"]) == ("diverging", None)
+    assert summary["diagnosis"]["remedies"]
 
 
 def test_the_last_is_kept_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

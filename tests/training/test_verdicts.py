@@ -46,7 +46,7 @@ def test_a_run_that_does_just_this(verdict: str, method: str, given: dict[str, A
 
 
 def test_a_run_that_diverges_is_stopped_by_the_trainer_and_named_by_the_callback(tmp_path: Path) -> None:
-    wild = {"rate": 1e30, "optimizer": "sgd", "warmup": 0.0}
+    wild: dict[str, Any] = {"rate": 1e30, "optimizer": "sgd", "warmup": 0.0}
     with pytest.raises(DivergedError, match="NaN or infinite at step"):
         entrec.train("simclr", out=tmp_path / "run", **SHORT, **wild)
     source = open_source("shapes")

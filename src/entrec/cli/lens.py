@@ -4,7 +4,7 @@ import json
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -12,7 +12,8 @@ from rich.table import Table
 
 from entrec.cli.edge import console, fail, failing_clearly, require, require_free_file
 
-_COLOURS = {"healthy": "green", "saturated": "yellow"}
+_MAX_ROWS = 10_000
+_COLOURS = {"healthy": "green", "saturated": "yellow", "weak": "yellow"}
 
 
 def lens(
@@ -28,7 +29,7 @@ def lens(
         bool, typer.Option("--codes", help="Rows are distributions over codes (prototypes, clusters), or logits of them.")
     ] = False,
     method: Annotated[str, typer.Option(help="That made them (byol, dino, ...): its remedies are named too.")] = "",
-    max_rows: Annotated[int, typer.Option(min=2, help="Look at no more rows than these, chosen at random.")] = 10_000,
+    max_rows: Annotated[int, typer.Option(min=2, help="Look at no more rows than these, chosen at random.")] = _MAX_ROWS,
     data: Annotated[
         str | None, typer.Option(help="Images to look at with an encoder: Z1 is then its weights.", show_default=False)
     ] = None,
@@ -54,8 +55,10 @@ def lens(
         fail("--html and --out must be two files, and neither may be that of the embeddings")
     if html is not None:
         require("matplotlib", extra="paper")
+    encoder = z1.is_dir() or z1.suffix == ".ckpt" or data is not None or backbone is not None
     with failing_clearly():
-        if z1.is_dir() or z1.suffix == ".ckpt" or data is not None or backbone is not None:
+        _require_fitting(encoder, z1, z2, codes, max_rows, image_size, backbone, method)
+        if encoder:
             from entrec.training.lens import examine_encoder
 
             found = examine_encoder(z1, data=data, backbone=backbone, image_size=image_size, kappa=kappa)
@@ -68,6 +71,33 @@ def lens(
     for path in (html, out):
         if path is not None:
             console.print(f"Written to {path}", highlight=False, markup=False)
+
+
+def _require_fitting(
+    encoder: bool,
+    z1: Path,
+    z2: Path | None,
+    codes: bool,
+    max_rows: int,
+    image_size: int | None,
+    backbone: str | None,
+    method: str,
+) -> None:
+    """Refuse options that would be passed over in silence."""
+    from entrec.checks import choice
+    from entrec.methods import METHODS
+
+    if method:
+        choice("method", method.lower(), Literal[tuple(METHODS)])
+    if not encoder:
+        if image_size is not None:
+            raise ValueError("--image-size is for looking at images with an encoder: it needs --data and --backbone")
+        return
+    for name, given in (("Z2", z2 is not None), ("--codes", codes), ("--max-rows", max_rows != _MAX_ROWS)):
+        if given:
+            raise ValueError(f"{name} is for embeddings; with an encoder both views are made here")
+    if backbone is None and z1.is_file() and z1.suffix != ".ckpt":
+        raise ValueError(f"--backbone must say which encoder {z1} holds the weights of, for instance --backbone resnet50")
 
 
 def _write(found: Any, title: str, html: Path | None, out: Path | None) -> None:
@@ -87,10 +117,13 @@ def _show(found: Any) -> None:
     from entrec.lens.table import lines
 
     shown = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name, side in (("reading", "left"), ("value", "right"), ("between", "left")):
+    for name, side in (("reading", "left"), ("value", "right"), ("what it means", "left")):
         shown.add_column(name, justify=side)  # type: ignore[arg-type]
     for line in lines(found.readings):
         shown.add_row(*line)
+    rows, width = found.embeddings.views[0].shape
+    kernel = "" if hasattr(found.readings, "codes") else f", kernel of kappa {found.readings.kappa:g}"
+    console.print(f"{rows} rows of {width} {'codes' if not kernel else 'dimensions'}{kernel}\n", highlight=False)
     console.print(shown, highlight=False)
     verdict = found.verdict
     console.print(f"\n{verdict.title}", style=f"bold {_COLOURS.get(verdict.name, 'red')}", highlight=False, markup=False)

@@ -160,10 +160,10 @@ class LensCallback(_Base):  # type: ignore[misc]
                 self._batch = len(seen["lens"].z[0]) * trainer.accumulate_grad_batches
             if self._time_for_held_out() or not self._tried:
                 seen |= self._held_out_views(trainer, pl_module)
+            self._looks += looks
+            # At the first batch for callbacks that monitor numbers and may ask for them before the first look.
+            self._judge(trainer, pl_module, seen, looks)
             self._tried = True
-            if looks:
-                self._looks += 1
-                self._judge(trainer, pl_module, seen)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Look at the held-out data as training leaves them."""
@@ -178,27 +178,29 @@ class LensCallback(_Base):  # type: ignore[misc]
             return self._looks % self.held_out_every == 0
         return (self._step - self._held_out_step) * self._batch * SHARE >= rows_of(self._kept)
 
-    def _judge(self, trainer: Any, pl_module: Any, seen: dict[str, Views], ended: bool = False) -> None:
-        """Log what is read off projections, and conclude."""
-        self._held_out_step = self._step if "lens_held_out" in seen else self._held_out_step
+    def _judge(self, trainer: Any, pl_module: Any, seen: dict[str, Views], looks: bool = True, ended: bool = False) -> None:
+        """Log what is read off projections, and at a look conclude, from the held-out ones where there are any."""
+        concludes = looks and (self._kept is None or "lens_held_out" in seen)
+        self._held_out_step = self._step if concludes and self._kept is not None else self._held_out_step
         if trainer.is_global_zero:
             method = self.method or (type(pl_module.method).__name__.lower() if self.projections is None else "")
             for name, views in seen.items():
                 readings, verdict = judged(tuple(map(_measurable, views.z)), views.codes, self.kappa, method)
                 if readings is not None:
-                    self._log(trainer, pl_module, {f"{name}/{key}": value for key, value in _numbers(readings).items()}, ended)
-            if verdict is not None:  # of the last: held-out data where there are any
+                    numbers = {f"{name}/{key}": value for key, value in _numbers(readings).items()}
+                    self._log(trainer, pl_module, numbers, looks, ended)
+            if verdict is not None and concludes:  # of the last: held-out data where there are any
                 self._conclude(verdict)
-        if self.on_collapse == "stop":
+        if self.on_collapse == "stop" and concludes:
             hopeless = [verdict.name in HOPELESS for _, verdict in self.history[-2:]] == [True, True]
             stop = trainer.strategy.reduce_boolean_decision(trainer.is_global_zero and hopeless, all=False)
             trainer.should_stop = trainer.should_stop or stop
 
-    def _log(self, trainer: Any, pl_module: Any, numbers: dict[str, float], ended: bool) -> None:
+    def _log(self, trainer: Any, pl_module: Any, numbers: dict[str, float], looks: bool, ended: bool) -> None:
         if not ended:  # for callbacks that monitor them; other processes do not have these keys, and must not be waited for
             pl_module.log_dict(numbers, logger=False, on_step=True, on_epoch=False, rank_zero_only=trainer.world_size > 1)
         # A logger would get them from there at its own steps only, and until the epoch ends again and again.
-        for logger in trainer.loggers:
+        for logger in trainer.loggers if looks else ():
             logger.log_metrics(numbers, step=self._step - 1)  # Lightning calls the first step 0
 
     def _held_out_views(self, trainer: Any, pl_module: Any) -> dict[str, Views]:

@@ -12,7 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+_NO_NUMBERS = ("", "na", "n/a", "null", "none")
+_NO_DIMENSIONS = ("id", "index", "label", "class", "target", "row")
 TYPES = (".npy", ".pt", ".pth", ".safetensors", ".csv")
+
+
+class Read(NamedTuple):
+    """A table of numbers (k, d), and what of its file was left out, a sentence each."""
+
+    table: Tensor
+    notes: tuple[str, ...] = ()
 
 
 class Embeddings(NamedTuple):
@@ -31,7 +40,7 @@ class Embeddings(NamedTuple):
     rows: int
 
 
-def read(path: Path) -> Tensor:
+def read(path: Path) -> Read:
     """The one table of numbers in a file, (k, d), in float32 or better.
 
     Raises:
@@ -40,14 +49,15 @@ def read(path: Path) -> Tensor:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     kind = path.suffix.lower()
+    notes: tuple[str, ...] = ()
     if kind == ".npy":
         found = _numpy(path)
     elif kind in (".pt", ".pth"):
         found = _only(path, _torch(path))
     elif kind == ".safetensors":
-        found = _only(path, _safetensors(path))
+        found = _only(path, load_safetensors(path))
     elif kind == ".csv":
-        found = _csv(path)
+        found, notes = _csv(path)
     else:
         raise ValueError(f"{path} must be one of {', '.join(TYPES)}, got {kind or 'no extension'}")
     if found.ndim != 2:
@@ -56,7 +66,7 @@ def read(path: Path) -> Tensor:
         raise ValueError(f"{path} must hold real numbers, got {found.dtype}")
     if found.layout != torch.strided:
         raise ValueError(f"{path} must hold a dense table, got {found.layout}: save z.to_dense()")
-    return found.detach().to(torch.float64 if found.dtype == torch.float64 else torch.float32)
+    return Read(found.detach().to(torch.float64 if found.dtype == torch.float64 else torch.float32), notes)
 
 
 def usable(*views: Tensor, zero: bool = False) -> Embeddings:
@@ -129,9 +139,13 @@ def _torch(path: Path) -> Any:
         raise ValueError(f"{path} is no file of torch.save's, or damaged: {why[0]}") from error
 
 
-def _safetensors(path: Path) -> dict[str, Tensor]:
+def load_safetensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file by name."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
+
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
 
     try:
         return load_file(path)
@@ -147,24 +161,30 @@ def _only(path: Path, content: Any) -> Tensor:
         {key: x for key, x in content.items() if isinstance(x, Tensor) and x.ndim == 2} if isinstance(content, dict) else {}
     )
     if len(tables) != 1:
-        named = f"tables {', '.join(map(str, tables))}" if tables else f"{type(content).__name__} without a table"
-        raise ValueError(f"{path} must hold one table of numbers, got {named}")
+        named = f"tables {', '.join(map(str, list(tables)[:5]))}" if tables else f"{type(content).__name__} without a table"
+        more = f" and {len(tables) - 5} more; weights of an encoder need --backbone and --data" if len(tables) > 5 else ""
+        raise ValueError(f"{path} must hold one table of numbers, got {named}{more}")
     return next(iter(tables.values()))
 
 
-def _csv(path: Path) -> Tensor:
-    """Numbers separated by commas, with or without a line of names; an empty cell is no number.
+def _csv(path: Path) -> Read:
+    """Numbers separated by commas, with or without a line of names; an empty cell, or one that says NA, is no number.
 
-    A column whose name is empty comes first where pandas or R wrote the numbers of the rows beside them: it is left out.
+    A column without a name comes first where pandas or R wrote the numbers of the rows beside them: it is left out, as are
+    columns by whose names they are no dimensions (id, label, ...).
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             lines = [line for line in csv.reader(file) if line]
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{path} is no text of comma-separated values: {error}") from error
+    notes: tuple[str, ...] = ()
     if lines and _are_names(lines[0]):
-        numbered = not lines[0][0].strip()
-        lines = [line[1:] if numbered else line for line in lines[1:]]
+        names = [cell.strip() for cell in lines[0]]
+        left = [place for place, name in enumerate(names) if name.lower() in _NO_DIMENSIONS or (place == 0 and not name)]
+        lines = [[cell for place, cell in enumerate(line) if place not in left] for line in lines[1:]]
+        notes = (f"The first line of {path.name} was taken for names of columns.",)
+        notes += tuple(f"Column {names[place]!r} was left out, as it is no dimension." for place in left)
     if not lines:
         raise ValueError(f"{path} holds no rows of numbers")
     width = len(lines[0])
@@ -175,11 +195,15 @@ def _csv(path: Path) -> Tensor:
                 f"{path} must have as many cells in every row: row {number} has {len(line)}, the first has {width}"
             )
         try:
-            values[number] = [float(cell) if cell.strip() else float("nan") for cell in line]
+            values[number] = [_number(cell) for cell in line]
         except ValueError:
-            odd = next(cell for cell in line if cell.strip() and not _are_numbers([cell]))
+            odd = next(cell for cell in line if not _are_numbers([cell]))
             raise ValueError(f"{path} must hold numbers, got {odd!r} in row {number}") from None
-    return torch.from_numpy(values)
+    return Read(torch.from_numpy(values), notes)
+
+
+def _number(cell: str) -> float:
+    return float("nan") if cell.strip().lower() in _NO_NUMBERS else float(cell)
 
 
 def _are_names(cells: list[str]) -> bool:
@@ -190,7 +214,7 @@ def _are_names(cells: list[str]) -> bool:
 
 def _are_numbers(cells: list[str]) -> bool:
     try:
-        _ = [float(cell) for cell in cells if cell.strip()]
+        _ = [_number(cell) for cell in cells]
     except ValueError:
         return False
     return True
@@ -202,6 +226,8 @@ def weights_in(path: Path) -> dict[str, Tensor]:
     Raises:
         ValueError: there is none, or reading it would run code.
     """
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
     content = _torch(path)
     for key in ("state_dict", "model", "teacher"):
         if isinstance(content, dict) and isinstance(content.get(key), dict):

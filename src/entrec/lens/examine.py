@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from entrec import checks
-from entrec.lens.embeddings import Embeddings, read, usable
+from entrec.lens.embeddings import Embeddings, Read, read, usable
 from entrec.lens.readings import CodeReadings, Readings, look, look_at_codes
 from entrec.lens.verdict import Verdict, diagnose
 
@@ -58,9 +58,10 @@ def examine(
         'collapsed'
     """
     checks.whole("max_rows", max_rows, 2)
-    views = [_table(name, z) for name, z in (("z1", z1), ("z2", z2)) if z is not None]
+    tables = [_table(name, z) for name, z in (("z1", z1), ("z2", z2)) if z is not None]
+    views = [read.table for read in tables]
     found = usable(*views, zero=codes)
-    notes = _left_out(found)
+    notes = (*dict.fromkeys(note for read in tables for note in read.notes), *_left_out(found))
     if len(found.views[0]) > max_rows:
         chosen = torch.randperm(len(found.views[0]), generator=torch.Generator().manual_seed(seed))[:max_rows].sort().values
         notes += (f"{max_rows} rows of {len(found.views[0])} were looked at, chosen at random.",)
@@ -71,12 +72,12 @@ def examine(
     return Examined(readings, diagnose(readings, method, len(found.broken), found.rows), found, notes)
 
 
-def _table(name: str, given: Any) -> Tensor:
+def _table(name: str, given: Any) -> Read:
     if isinstance(given, str | Path):
         return read(Path(given))
     found = torch.as_tensor(given).detach().cpu()
     checks.batch(name, found)
-    return found
+    return Read(found)
 
 
 def _distributions(rows: Tensor) -> Tensor:

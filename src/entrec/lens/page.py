@@ -14,7 +14,7 @@ from entrec.pairwise.similarity import to_sphere
 
 # Okabe and Ito's colours, which everyone can tell apart.
 _BLUE, _ORANGE = "#0072B2", "#D55E00"
-_COLOURS = {"healthy": "#00664b", "saturated": "#7a5c00"}  # on white, dark enough to read
+_COLOURS = {"healthy": "#00664b", "saturated": "#7a5c00", "weak": "#7a5c00"}  # on white, dark enough to read
 _FAILED = "#a32c00"
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; }
@@ -42,7 +42,7 @@ def page(found: Examined, title: str) -> str:
         f"<div class='verdict' style='border-color: {_COLOURS.get(verdict.name, _FAILED)}'>"
         f"<h2 style='color: {_COLOURS.get(verdict.name, _FAILED)}'>{escape(verdict.title)}</h2>{because}</div>"
         f"{f'<h2>What usually helps</h2><ul>{remedies}</ul>' if remedies else ''}"
-        f"<h2>Readings</h2><table><tr><th>reading</th><th>value</th><th>between</th></tr>{rows}</table>"
+        f"<h2>Readings</h2><table><tr><th>reading</th><th>value</th><th>what it means</th></tr>{rows}</table>"
         f"{_pictures(found.embeddings.views)}{notes}"
         "<p class='small'>Entropies, reconstructions and bounds are in nats. Made by entrec.</p></html>\n"
     )
@@ -54,7 +54,7 @@ def _pictures(views: tuple[Tensor, ...]) -> str:
     left, right = figure.subplots(1, 2)
     values = torch.linalg.svdvals(views[0].double())
     left.semilogy(range(1, len(values) + 1), (values / values[0]).clamp(min=1e-8), color=_BLUE, linewidth=1.6)
-    left.set(title="singular values", xlabel="number", ylabel="in parts of the largest")
+    left.set(title="singular values over the largest", xlabel="in their order")
     directions = [to_sphere(view.double()) for view in views]
     others = _cosines(directions[0], directions[-1].roll(len(directions[0]) // 2, dims=0))
     shown: dict[str, Any] = {"bins": 60, "range": (-1, 1), "density": True, "histtype": "stepfilled", "alpha": 0.55}

@@ -32,7 +32,8 @@ class Pairs:
     Args:
         reconstruction: mean log q(z2|z1), or of codes the mean log-probability of the other view's.
         er_bound: entropy + reconstruction.
-        er_ceiling: the most that it can be: all points spread evenly, both views of each in one place; of codes ln m.
+        er_ceiling: what it is where all points are spread evenly and both views of each are in one place; of codes ln m.
+            Estimated from few rows, or through a narrow kernel, the bound can pass it.
         infonce_bound: the other bound on the mutual information; None for codes.
         infonce_ceiling: ln k, which that cannot pass.
         alignment: mean squared distance of the two views of a datum on the sphere; None for codes.

@@ -45,7 +45,7 @@ def _codes(found: CodeReadings) -> list[Line]:
 def _pairs(pairs: Pairs) -> list[Line]:
     found = [
         Line("own other view nearer", f"{pairs.nearer:.1%}", "50% chance, 100% always"),
-        Line("reconstruction", f"{pairs.reconstruction:.2f}", "ER bound less entropy of the second view"),
+        Line("reconstruction", f"{pairs.reconstruction:.2f}", "the second view's, from the first"),
     ]
     found.append(Line("ER bound", f"{pairs.er_bound:.2f}", f"ceiling {pairs.er_ceiling:.2f}"))
     if pairs.infonce_bound is not None:

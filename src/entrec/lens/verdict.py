@@ -6,23 +6,27 @@ from typing import Literal
 
 from entrec.lens.readings import CodeReadings, Pairs, Readings
 
-Name = Literal["healthy", "collapsed", "uninformative", "low rank", "saturated", "diverging"]
+Name = Literal["healthy", "weak", "collapsed", "uninformative", "low rank", "saturated", "diverging"]
 
 FAILURES: tuple[Name, ...] = ("collapsed", "diverging", "low rank", "uninformative")
-HOPELESS: tuple[Name, ...] = ("collapsed", "diverging")  # no run comes back from these
+HOPELESS: tuple[Name, ...] = ("collapsed", "diverging")  # a run seldom comes back from these, where the bound does not rise
 
-AT_FLOOR = 0.05  # of the way from the floor to the ceiling: an entropy that has collapsed, ...
-POINT = 0.01  # ... or this, where views are CLEARLY told apart all the same: a common mean draws directions together too
-CLEARLY = 0.75  # of the data whose other view is nearer than another datum's
+AT_FLOOR = 0.05  # of the way from the floor to the ceiling: directions that lie close together
+# The median coordinate's standard deviation, in units of an even sphere's. Real collapses have 0.02 to 0.045; networks that are
+# still untrained lie close together around a common mean too, and have 0.09 and more.
+POINT = 0.05
+# Of the data whose other view is nearer than another datum's. In results/selection the last parts the runs in which nothing
+# has collapsed into those that learnt and those that are hardly better than an encoder before training.
+CHANCE, BARELY, CLEARLY = 0.55, 0.6, 0.75
 AT_CEILING = 0.95  # of its ceiling: a bound that the sample does not let rise
 EVEN = 0.99  # of ln m: distributions that say nothing
 FEW = 0.5  # times the root of how many directions there could be; two are always few
 HANDFUL = 16  # rows that prove nothing
 BROKEN = 0.01  # of the rows: fewer are left out, and said
-CHANCE = 0.55  # of the data whose other view is nearer than another datum's: below, it could be any other's
 
 _TITLES: dict[Name, str] = {
     "healthy": "Healthy: spread out, and one view tells of the other",
+    "weak": "Weak: nothing has collapsed, but one view tells little of the other",
     "collapsed": "Constant collapse: all data have the same embedding",
     "uninformative": "Uninformative: one view tells nothing of the other",
     "low rank": "Dimensional collapse: few directions, or few codes, are in use",
@@ -30,10 +34,14 @@ _TITLES: dict[Name, str] = {
     "diverging": "Diverging: embeddings are no numbers any more",
 }
 _ALONE = "Healthy: spread out, as far as one view can say"
+_AROUND_A_MEAN = "Healthy: close together around a common mean, and yet one view tells of the other"
+_MEAN_ALONE = "Close together around a common mean, from which data still differ"
+_CENTRED = "Subtract the mean of all rows before cosines are compared, and look again."
 
 _REMEDIES: dict[Name, dict[str, str]] = {
     "collapsed": {
-        "": "Train with entropy in the loss (--er), which has its minimum nowhere near; or lower the learning rate.",
+        "": "Train with entropy in the loss (the ER objective; entrec train --er), which keeps data apart; or lower the "
+        "learning rate.",
         "byol": "Use a slower teacher (--ema 0.99 or more), a predictor that keeps up (--set predictor_rate=10), or --er.",
         "dino": "Keep centring on, lower teacher_temperature (0.04) or raise the EMA (0.996); or --er.",
         "swav": "Lower epsilon (0.05 to 0.03), use a queue if batches have fewer rows than prototypes, or --er.",
@@ -49,6 +57,10 @@ _REMEDIES: dict[Name, dict[str, str]] = {
         "steps, or use fewer prototypes.",
         "deepcluster": "A loss that stays at ln(clusters) is this: lower the temperature, or use fewer clusters.",
         "simclr": "A loss that stays at ln(2 x batch - 1) is this: raise the learning rate, or lower the temperature.",
+    },
+    "weak": {
+        "": "At the beginning of training this is usual. Later: more steps (smaller batches, more epochs), a higher learning "
+        "rate, or a lower temperature (a higher kappa).",
     },
     "low rank": {
         "": "Judge and use the encoder's output rather than the head's. For more directions: more entropy (--er, or a smaller "
@@ -84,7 +96,7 @@ def diagnose(readings: Readings | CodeReadings, method: str = "", broken: int = 
     """Say what readings mean.
 
     The first that holds, from the worst on: rows that are no numbers, one point, few directions, nothing told of the other
-    view, too few data. Of a single view nothing is said about what it tells.
+    view, too few data, little told. Of a single view nothing is said about what it tells.
 
     Args:
         readings: of `look` or `look_at_codes`.
@@ -118,18 +130,36 @@ def _of_directions(found: Readings, method: str) -> Verdict:
         f"sphere ({found.ceiling:.2f})."
     )
     directions = f"Effective rank {found.rank:.1f} of {found.largest_rank}."
-    told_apart = found.pairs is not None and found.pairs.nearer > CLEARLY
-    if found.filled < (POINT if told_apart else AT_FLOOR):
-        return _verdict("collapsed", (filled, directions), method)
+    if found.rows < HANDFUL and found.pairs is None:
+        return _verdict("saturated", (f"{found.rows} rows are too few to tell anything.", filled), method)
+    if found.filled < AT_FLOOR:
+        return _close_together(found, filled, directions, method)
     if found.rank < _few(found.largest_rank):
         return _verdict("low rank", (directions, filled), method)
-    told = () if found.pairs is None else _told(found.pairs)
-    if found.pairs is not None:
-        if not _tells(found.pairs, found.rows):
-            return _verdict(_untold(found.rows), (*told, filled), method)
-        if _at_ceiling(found.pairs):
-            return _verdict("saturated", (*told, filled, directions), method)
-    return _verdict("healthy", (filled, directions, *told), method, alone=found.pairs is None)
+    if found.pairs is None:
+        return _verdict("healthy", (filled, directions), method, title=_ALONE)
+    told = _told(found.pairs)
+    if not _tells(found.pairs, found.rows):
+        return _verdict(_untold(found.rows), (*told, filled), method)
+    if _at_ceiling(found.pairs):
+        return _verdict("saturated", (*told, filled, directions), method)
+    name: Name = "healthy" if found.pairs.nearer > CLEARLY else "weak"
+    return _verdict(name, (filled, directions, *told), method)
+
+
+def _close_together(found: Readings, filled: str, directions: str, method: str) -> Verdict:
+    """One point, or a common mean that data differ from: a network that is still untrained has that, and many that are not."""
+    spread = (
+        f"The directions' median coordinate has {found.spread[1]:.3f} of the standard deviation that it has on an even sphere."
+    )
+    if found.spread[1] < POINT or (found.pairs is not None and found.pairs.nearer <= BARELY):
+        return _verdict("collapsed", (filled, spread, directions), method)
+    if found.pairs is None:
+        return _verdict("weak", (filled, spread, directions), title=_MEAN_ALONE, remedies=(_CENTRED,))
+    because = (filled, spread, directions, *_told(found.pairs))
+    if found.pairs.nearer > CLEARLY:
+        return _verdict("healthy", because, title=_AROUND_A_MEAN, remedies=(_CENTRED,))
+    return _verdict("weak", because, method)
 
 
 def _of_codes(found: CodeReadings, method: str) -> Verdict:
@@ -142,13 +172,14 @@ def _of_codes(found: CodeReadings, method: str) -> Verdict:
         return _verdict("uninformative", (own, used, *signature), method)
     if math.exp(found.marginal) < _few(min(found.rows, found.codes), FEW / 2):
         return _verdict("low rank", (f"As many codes in use as {math.exp(found.marginal):.1f} even ones.", used, own), method)
-    told = () if found.pairs is None else _told(found.pairs)
-    if found.pairs is not None:
-        if not _tells(found.pairs, found.rows):
-            return _verdict(_untold(found.rows), (*told, used, own, *signature), method)
-        if found.pairs.er_bound > AT_CEILING * found.pairs.infonce_ceiling:  # of k data, no more than ln k can be told apart
-            return _verdict("saturated", (*told, used, own), method)
-    return _verdict("healthy", (used, own, *told), method, alone=found.pairs is None)
+    if found.pairs is None:
+        return _verdict("healthy", (used, own), method, title=_ALONE)
+    told = _told(found.pairs)
+    if not _tells(found.pairs, found.rows):
+        return _verdict(_untold(found.rows), (*told, used, own, *signature), method)
+    if found.pairs.er_bound > AT_CEILING * found.pairs.infonce_ceiling:  # of k data, no more than ln k can be told apart
+        return _verdict("saturated", (*told, used, own), method)
+    return _verdict("healthy" if found.pairs.nearer > CLEARLY else "weak", (used, own, *told), method)
 
 
 def _few(could: int, times: float = FEW) -> float:
@@ -179,7 +210,10 @@ def _told(pairs: Pairs) -> tuple[str, ...]:
     return (f"A datum's other view is nearer than another datum's in {pairs.nearer:.0%} of cases; 50% is chance.", f"{both}.")
 
 
-def _verdict(name: Name, because: tuple[str, ...], method: str, alone: bool = False) -> Verdict:
-    known = _REMEDIES.get(name, {})
-    remedies = tuple(known[key] for key in dict.fromkeys((method.lower(), "")) if key in known)
-    return Verdict(name, _ALONE if alone else _TITLES[name], because, remedies)
+def _verdict(
+    name: Name, because: tuple[str, ...], method: str = "", title: str | None = None, remedies: tuple[str, ...] | None = None
+) -> Verdict:
+    if remedies is None:
+        known = _REMEDIES.get(name, {})
+        remedies = tuple(known[key] for key in dict.fromkeys((method.lower(), "")) if key in known)
+    return Verdict(name, title or _TITLES[name], because, remedies)

@@ -9,7 +9,9 @@ from typing import Any
 from rich.console import Console
 
 from entrec.evaluation.scores import Evaluation, score_features
+from entrec.lens.verdict import diverging
 from entrec.training import checkpoint
+from entrec.training.held_out import Look
 from entrec.training.images import single
 from entrec.training.loop import Loop
 from entrec.training.run import write_summary
@@ -23,13 +25,40 @@ _PACKAGES = ("entrec", "torch", "torchvision", "lightning", "timm")
 
 def finish(loop: Loop, console: Console | None) -> None:
     """Write encoder.safetensors and summary.json, and show the scores."""
-    settings, run, seconds = loop.settings, loop.run, loop.elapsed()
-    last_look = loop.looked_last()  # before weights of another epoch may take the last one's place
+    run, seconds = loop.run, loop.elapsed()
+    look = loop.looked_last()  # before weights of another epoch may take the last one's place
     kept = _take_kept(loop)
+    if kept != loop.place.epoch:
+        look = loop.look_again()
     write_encoder(run, overwrite=True)
-    found = evaluation(loop) if settings.scores else None
-    last = [row for row in run.metrics if row["epoch"] == loop.place.epoch - 1]
-    summary: dict[str, Any] = {
+    found = evaluation(loop) if loop.settings.scores else None
+    write_summary(run, _summary(loop, kept, look, found, seconds))
+    if console is not None:
+        for x in () if found is None else found.scores:
+            console.print(f"{x.name} {x.accuracy:.1%}  ({x.protocol})", highlight=False, markup=False)
+        if loop.settings.keep == "best-er":
+            console.print(f"kept: the encoder after epoch {kept}, of the highest ER bound on held-out views", highlight=False)
+        if look is not None:
+            console.print(f"lens, on the student's projections: {look.verdict.title}", highlight=False, markup=False)
+        if loop.skipped:
+            console.print(f"{len(loop.skipped)} corrupt images were skipped; summary.json names them", highlight=False)
+        console.print(
+            f"{seconds:.0f} s. The run is in {run.folder}, its encoder in encoder.safetensors", highlight=False, markup=False
+        )
+
+
+def finish_diverged(loop: Loop) -> None:
+    """Write the summary of a run that ended because its numbers were none any more; its last good checkpoint stays."""
+    rows = loop.settings.batch_size or 0
+    look = Look(None, diverging(rows, rows, loop.settings.method))
+    write_summary(loop.run, _summary(loop, loop.place.epoch, look, None, loop.elapsed()))
+
+
+def _summary(loop: Loop, kept: int, look: Look | None, found: Evaluation | None, seconds: float) -> dict[str, Any]:
+    """Of the encoder that was kept: scores, rows of its last epoch, and what the lens said of it."""
+    settings = loop.settings
+    rows = [row for row in loop.run.metrics if row["epoch"] == kept - 1]
+    return {
         "method": settings.method,
         "objective": "er" if settings.er else "own",
         "dataset": loop.parts.source.name,
@@ -39,10 +68,12 @@ def finish(loop: Loop, console: Console | None) -> None:
         "seed": settings.seed,
         "knn_top1": None if found is None else found.knn.accuracy,
         "linear_top1": None if found is None else found.linear.accuracy,
-        **{key: _mean(key, last) for key in _MEASURED},
+        **{key: _mean(key, rows) for key in _MEASURED},
+        "infonce_bound": _mean("held_out_infonce_bound", rows),
         "kept_epochs": kept,
-        "held_out": None if last_look is None or last_look.readings is None else asdict(last_look.readings),
-        "verdict": loop.looks[-1][1] if loop.looks else None,
+        "held_out": None if look is None or look.readings is None else asdict(look.readings),
+        "verdict": None if look is None else look.verdict.name,
+        "diagnosis": None if look is None else asdict(look.verdict),
         "verdicts": [{"epochs": epochs, "verdict": name} for epochs, name, _ in loop.looks],
         "protocols": [] if found is None else [f"{x.name}: {x.protocol}" for x in found.scores],
         "few_labels": {} if found is None else {x.name: x.accuracy for x in found.few},
@@ -50,17 +81,6 @@ def finish(loop: Loop, console: Console | None) -> None:
         "wall_seconds": seconds,
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
     }
-    write_summary(run, summary)
-    if console is not None:
-        for x in () if found is None else found.scores:
-            console.print(f"{x.name} {x.accuracy:.1%}  ({x.protocol})", highlight=False, markup=False)
-        if last_look is not None:
-            console.print(f"lens: {last_look.verdict.title}", highlight=False, markup=False)
-        if loop.skipped:
-            console.print(f"{len(loop.skipped)} corrupt images were skipped; summary.json names them", highlight=False)
-        console.print(
-            f"{seconds:.0f} s. The run is in {run.folder}, its encoder in encoder.safetensors", highlight=False, markup=False
-        )
 
 
 def _take_kept(loop: Loop) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import torch
@@ -33,14 +34,16 @@ class Look(NamedTuple):
         found = self.readings
         if found is None:
             return {}
-        own = (
-            {"held_out_entropy": found.marginal / found.largest}
-            if isinstance(found, CodeReadings)
-            else {"held_out_entropy": found.filled, "effective_rank": found.rank}
-        )
-        if found.pairs is None:
-            return own
-        return {**own, "held_out_reconstruction": found.pairs.reconstruction, "held_out_er_bound": found.pairs.er_bound}
+        if isinstance(found, CodeReadings):
+            own = {
+                "held_out_entropy": found.marginal / found.largest,
+                "held_out_conditional": found.conditional / found.largest,
+            }
+        else:
+            own = {"held_out_entropy": found.filled, "effective_rank": found.rank}
+            own |= {"held_out_uniformity": found.uniformity, "held_out_spread": found.spread[1]}
+        pairs = {} if found.pairs is None else asdict(found.pairs)
+        return own | {f"held_out_{key}": value for key, value in pairs.items() if value is not None}
 
 
 class HeldOut:

@@ -1,16 +1,15 @@
 """The lens on an encoder: of a run, or any of timm's or torchvision's with weights from elsewhere."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from entrec.branches.backbones import build_backbone
 from entrec.data import Source, open_source
-from entrec.lens.embeddings import weights_in
+from entrec.lens.embeddings import load_safetensors, weights_in
 from entrec.lens.examine import Examined, examine
 from entrec.methods import Seen
 from entrec.training.held_out import HeldOut
@@ -18,8 +17,7 @@ from entrec.training.runs import ready
 from entrec.views.augment import Augment
 from entrec.views.recipe import recipe
 
-_WRAPPERS = ("module.", "model.", "backbone.", "encoder.", "_orig_mod.")
-_HEADS = ("fc.", "head.", "classifier.", "heads.")
+_SIZES = (96, 224)  # at which encoders have their usual stems, and at which vision transformers were trained
 
 
 class _Features(nn.Module):
@@ -59,35 +57,54 @@ def examine_encoder(
         if data is None:
             raise ValueError("data (--data) must say which images a backbone is to be looked at with")
         source = open_source(data, image_size=image_size)
-        size, where = image_size or source.image_size, torch.device("cuda" if _wants_gpu(device) else "cpu")
-        module = _loaded(backbone, source, size, Path(weights)).to(where)
+        where = torch.device("cuda" if _wants_gpu(device) else "cpu")
+        sizes = [source.image_size, *_SIZES] if image_size is None else [image_size]
+        module, size = _loaded(backbone, source, sizes, Path(weights))
+        module.to(where)
     augment = Augment(recipe("simclr", size), source.mean, source.std)
     first, second, _ = HeldOut(source, augment, where, seed=0).seen(_Features(module))
-    return examine(first, second, kappa=kappa)
+    found = examine(first, second, kappa=kappa)
+    return found._replace(notes=(f"Looked at: the encoder's features of two views of {size} pixels.", *found.notes))
 
 
 def _wants_gpu(device: str) -> bool:
     return device == "cuda" or (device == "auto" and torch.cuda.is_available())
 
 
-def _loaded(name: str, source: Source, size: int, path: Path) -> nn.Module:
-    """The model with the weights; whatever wraps their names, and classifiers, are taken off."""
-    module = build_backbone(name, source.channels, size).module
-    given = _bare(load_file(path) if path.suffix == ".safetensors" else weights_in(path))
-    wanted = module.state_dict()
-    missing = [key for key in wanted if key not in given and not key.endswith("num_batches_tracked")]
-    odd = [key for key in given if key not in wanted and not key.startswith(_HEADS)]
-    shapes = [key for key in wanted if key in given and given[key].shape != wanted[key].shape]
-    if missing or odd or shapes:
-        what = f"lacks {missing[0]}" if missing else f"has {odd[0]}" if odd else f"has another shape for {shapes[0]}"
-        raise ValueError(f"{path} does not fit {name} for images of {source.channels} channels and {size} pixels: it {what}")
-    module.load_state_dict({key: given[key] for key in wanted if key in given}, strict=False)
-    return module
+def _loaded(name: str, source: Source, sizes: Sequence[int], path: Path) -> tuple[nn.Module, int]:
+    """The model with the weights, for images of the first size that it fits them at."""
+    given = load_safetensors(path) if path.suffix == ".safetensors" else weights_in(path)
+    wrong = ""
+    for size in dict.fromkeys(sizes):
+        module = build_backbone(name, source.channels, size).module
+        wanted = module.state_dict()
+        found = matching(given, wanted)
+        lacking = [key for key in wanted if key not in found and not key.endswith("num_batches_tracked")]
+        odd = [key for key in lacking if any(x.shape != wanted[key].shape for other, x in given.items() if other.endswith(key))]
+        if not lacking:
+            module.load_state_dict(found, strict=False)
+            return module, size
+        what = f"it has another shape for {odd[0]}" if odd else f"it lacks {lacking[0]}"
+        wrong = wrong or f"{path} does not fit {name} for images of {source.channels} channels and {size} pixels: {what}"
+    tried = " and ".join(map(str, dict.fromkeys(sizes)))
+    raise ValueError(f"{wrong} (tried {tried} pixels; --image-size takes another)")
 
 
-def _bare(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Names without what wraps all of them."""
-    found = dict(weights)
-    while prefix := next((x for x in _WRAPPERS if found and all(key.startswith(x) for key in found)), ""):
-        found = {key.removeprefix(prefix): value for key, value in found.items()}
-    return found
+def matching(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The given tensors by the wanted names: whatever wraps them, heads and other branches are left out.
+
+    Names are those of a wrapper (`module.`, `backbone.`, `encoder_q.`, ...) and the model's own behind it; where none has them,
+    as in an encoder that was cut into an `nn.Sequential`, tensors under one wrapper are taken in their order, if shapes agree.
+    """
+    prefixes = {""} | {key[: place + 1] for key in given for place, letter in enumerate(key) if letter == "."}
+    by_name = [{key.removeprefix(p): x for key, x in given.items() if key.startswith(p)} for p in sorted(prefixes, key=len)]
+    fitting = [{key: x for key, x in found.items() if key in wanted and x.shape == wanted[key].shape} for found in by_name]
+    best = max(fitting, key=len)
+    counted = {key: x for key, x in wanted.items() if not key.endswith("num_batches_tracked")}
+    if counted.keys() <= best.keys():
+        return best
+    for found in by_name:
+        own = [x for key, x in found.items() if not key.endswith("num_batches_tracked")][: len(counted)]
+        if [x.shape for x in own] == [x.shape for x in counted.values()]:
+            return dict(zip(counted, own, strict=True))
+    return best

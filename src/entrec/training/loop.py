@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from entrec.evaluation.features import Features, extract, labelled
 from entrec.evaluation.knn import knn_accuracy
 from entrec.files import appearing
-from entrec.lens.verdict import HOPELESS
+from entrec.lens.verdict import FAILURES, HOPELESS
 from entrec.pairwise import ranks
 from entrec.training import checkpoint
 from entrec.training.assemble import Parts
@@ -30,6 +30,7 @@ from entrec.training.update import Outcome, Update
 from entrec.views.augment import Plain
 
 _KAPPA = 10.0  # the lens's, for methods without one
+_RISE = 0.01  # nats that a bound must rise by from one look to the next
 _KNN_IMAGES = 10_000  # of each split that an online kNN score looks at, at the most
 
 
@@ -213,6 +214,10 @@ class Loop:
             self.last_look = self._seen()
         return self.last_look
 
+    def look_again(self) -> Look | None:
+        """A look at the weights as they are now, beside those that were noted; None where the lens is not used."""
+        return self._seen() if self.looks else None
+
     def _seen(self) -> Look:
         if self._held_out is None:
             self._held_out = HeldOut(self.parts.source, self.parts.augment, self.fabric.device, seed_of(self.settings.seed, 4))
@@ -221,15 +226,28 @@ class Loop:
 
     @property
     def failed(self) -> bool:
-        """Whether the lens has seen the same failure, from which no run comes back, twice in a row."""
-        last = [name for _, name, _ in self.looks[-2:]]
-        return len(last) == 2 and all(name in HOPELESS for name in last)
+        """Whether the lens has seen a collapse, or no numbers, twice in a row, after the warm-up and with no rise of the bound.
+
+        A network that has hardly begun may look like one that has collapsed.
+        """
+        last = self.looks[-2:]
+        if len(last) < 2 or not all(name in HOPELESS for _, name, _ in last) or self._warming_up(last[0][0]):
+            return False
+        (_, _, before), (_, _, after) = last
+        return before is None or after is None or after < before + _RISE
+
+    def _warming_up(self, epochs: int) -> bool:
+        return epochs * len(self.feed) < self.settings.warmup * self.total
 
     @property
     def best(self) -> int | None:
-        """The number of the look with the highest ER bound, the first of equal ones."""
-        bounds = [(bound, -number) for number, (_, _, bound) in enumerate(self.looks) if bound is not None]
-        return -max(bounds)[1] if bounds else None
+        """The number of the look with the highest ER bound, the first of equal ones.
+
+        Looks that saw a failure count only where all did: one point has a bound of 0, and healthy ones can be below.
+        """
+        found = [(name in FAILURES, bound, -number) for number, (_, name, bound) in enumerate(self.looks) if bound is not None]
+        fair = [(bound, number) for failed, bound, number in found if not failed] or [x[1:] for x in found]
+        return -max(fair)[1] if fair else None
 
     @property
     def stale(self) -> bool:

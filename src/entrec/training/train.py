@@ -2,6 +2,7 @@
 
 import shutil
 import warnings
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ from entrec.data import NAMES, Source, open_source
 from entrec.data.folder import is_run
 from entrec.training.assemble import Parts, assemble
 from entrec.training.devices import fabric_for
-from entrec.training.finish import finish
+from entrec.training.finish import finish, finish_diverged
 from entrec.training.log import Log, in_words
-from entrec.training.loop import Loop
+from entrec.training.loop import DivergedError, Loop
 from entrec.training.resuming import as_before, restore
 from entrec.training.run import Run, write_config
 from entrec.training.settings import Settings, read_config, settings
@@ -93,7 +94,7 @@ def _train(wanted: Settings, data: Any, run: Run, resume: bool, overwrite: bool,
         _tell(notice, shown, quiet=fabric.is_global_zero)
     log = Log(run.folder, loop.total, loop.place.step, shown, wanted.wandb) if fabric.is_global_zero else None
     try:
-        for epoch in loop.fit(log):
+        for epoch in _epochs(loop, log):
             if log is not None and ((epoch + 1) % wanted.evaluate_every == 0 or epoch + 1 == wanted.epochs):
                 _epoch_row(loop, log, epoch)
             # The others must not enter the next step's collectives, which time out, before the first rank has its score.
@@ -111,10 +112,20 @@ def _train(wanted: Settings, data: Any, run: Run, resume: bool, overwrite: bool,
     return run
 
 
+def _epochs(loop: Loop, log: Log | None) -> Iterator[int]:
+    """The epochs as they end; a run that diverges says so in its folder too."""
+    try:
+        yield from loop.fit(log)
+    except DivergedError:
+        if loop.fabric.is_global_zero:
+            finish_diverged(loop)
+        raise
+
+
 def _reason_to_stop(loop: Loop) -> str:
     """Why the run should end here; nothing where it should not."""
     if loop.settings.on_collapse == "stop" and loop.failed:
-        return "the lens saw a failure twice in a row"
+        return "the lens saw a collapse, or no numbers, twice in a row, and no rise of the bound"
     return f"the ER bound on held-out views has not risen for {loop.settings.patience} looks" if loop.stale else ""
 
 

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 _COLOURS = {
     "healthy": "#0072B2",
+    "weak": "#009E73",
     "saturated": "#56B4E9",
     "collapsed": "#D55E00",
     "uninformative": "#E69F00",

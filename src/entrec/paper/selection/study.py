@@ -73,8 +73,8 @@ class Study:
 
     @property
     def missed(self) -> list[str]:
-        """Runs that learnt nothing and were not called failed."""
-        return [x.name for x in self.readings if not self.learnt(x) and x.verdict not in FAILURES]
+        """Runs that learnt nothing and were called healthy, or had too few data to tell."""
+        return [x.name for x in self.readings if not self.learnt(x) and x.verdict in ("healthy", "saturated")]
 
 
 def render(out: Path) -> Study:
