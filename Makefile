@@ -24,8 +24,8 @@ check: $(VENV)/.dev  ## Check style (ruff) and types (mypy, strict)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-test: $(VENV)/.test  ## Run the test suite (2 processes where ranks matter; no GPU needed)
-	$(BIN)/pytest -m "not slow and not gpu"
+test: $(VENV)/.test  ## Run the test suite, two files at a time (no GPU needed)
+	$(BIN)/pytest -m "not slow and not gpu" -n 2 --dist loadfile
 
 test-all: $(VENV)/.test  ## Run every test: the slow ones, 4 processes, and the GPU's where there is one
 	$(BIN)/pytest

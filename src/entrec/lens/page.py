@@ -21,6 +21,7 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto
 table { border-collapse: collapse; margin: 1rem 0; width: 100%; } th, td { padding: .3rem .6rem; text-align: left; }
 th { border-bottom: 2px solid #444; font-weight: 600; } td { border-bottom: 1px solid #ddd; }
 td:nth-child(2), th:nth-child(2) { text-align: right; font-variant-numeric: tabular-nums; }
+.pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(19rem, 100%), 1fr)); gap: 1rem; }
 svg { width: 100%; height: auto; } .small { color: #555; font-size: .9rem; }
 .verdict { border-left: .4rem solid; padding: .2rem 1rem; } .verdict h2 { margin: .2rem 0; }
 """
@@ -49,23 +50,33 @@ def page(found: Examined, title: str) -> str:
 
 
 def _pictures(views: tuple[Tensor, ...]) -> str:
-    """The singular values, and how alike the views of one datum and those of different data are, as an SVG."""
-    figure = Figure(figsize=(8.4, 2.9), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    """The singular values, and how alike the views of one datum and those of different data are: a picture each."""
+    spectrum, axis = _picture()
     values = torch.linalg.svdvals(views[0].double())
-    left.semilogy(range(1, len(values) + 1), (values / values[0]).clamp(min=1e-8), color=_BLUE, linewidth=1.6)
-    left.set(title="singular values over the largest", xlabel="in their order")
+    axis.semilogy(range(1, len(values) + 1), (values / values[0]).clamp(min=1e-8), color=_BLUE, linewidth=1.6)
+    axis.set(title="singular values over the largest", xlabel="in their order")
+    alike, axis = _picture()
     directions = [to_sphere(view.double()) for view in views]
     others = _cosines(directions[0], directions[-1].roll(len(directions[0]) // 2, dims=0))
     shown: dict[str, Any] = {"bins": 60, "range": (-1, 1), "density": True, "histtype": "stepfilled", "alpha": 0.55}
-    right.hist(others.numpy(), color=_BLUE, label="of different data", **shown)
+    axis.hist(others.numpy(), color=_BLUE, label="of different data", **shown)
     if len(directions) == 2:
-        right.hist(_cosines(directions[0], directions[1]).numpy(), color=_ORANGE, label="of one datum", **shown)
-    right.set(title="cosine of two embeddings", xlabel="cosine", ylabel="density")
-    right.legend(frameon=False, fontsize=9)
-    for axis in (left, right):
-        axis.grid(alpha=0.25, linewidth=0.6)
-        axis.spines[["top", "right"]].set_visible(False)
+        axis.hist(_cosines(directions[0], directions[1]).numpy(), color=_ORANGE, label="of one datum", **shown)
+    axis.set(title="cosine of two embeddings", xlabel="cosine", ylabel="density")
+    axis.legend(frameon=False, fontsize=10)
+    return f"<div class='pictures'>{_svg(spectrum)}{_svg(alike)}</div>"
+
+
+def _picture() -> tuple[Figure, Any]:
+    """As wide as a phone, on which its text is to be read."""
+    figure = Figure(figsize=(4.4, 3.2), layout="constrained")
+    axis = figure.subplots()
+    axis.grid(alpha=0.25, linewidth=0.6)
+    axis.spines[["top", "right"]].set_visible(False)
+    return figure, axis
+
+
+def _svg(figure: Figure) -> str:
     stream = io.StringIO()
     figure.savefig(stream, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     text = stream.getvalue()
