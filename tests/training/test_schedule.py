@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from entrec.training.schedule import scaled_rate, warmup_cosine
+from entrec.training.schedule import epochs_between, scaled_rate, warmup_cosine
 
 LENGTHS = [(0, 50), (1, 50), (10, 50), (49, 50), (50, 50), (0, 2), (3, 7)]
 
@@ -83,3 +83,17 @@ def test_the_rate_grows_with_the_batch() -> None:
         scaled_rate(0.3, 0)
     with pytest.raises(ValueError, match="base_rate must be at least 0 and finite, got -1"):
         scaled_rate(-1, 256)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "images", "evaluation"), [(100, 50_000, 24_096), (800, 1_281_167, 24_096), (200, 1438, 2309)]
+)
+def test_evaluations_take_two_percent_or_are_ten_in_a_run(epochs: int, images: int, evaluation: int) -> None:
+    every = epochs_between(epochs, images, evaluation)
+    cost = evaluation / (6 * images * every)
+    assert cost <= 0.02 or epochs // every == 10
+    assert every == 1 or evaluation / (6 * images * (every - 1)) > 0.02  # and not more seldom than that takes
+
+
+def test_short_runs_are_evaluated_after_every_epoch() -> None:
+    assert [epochs_between(epochs, 4096, 6656) for epochs in (1, 7, 19, 20, 30)] == [1, 1, 1, 2, 3]

@@ -11,9 +11,11 @@ from torch.optim import SGD, AdamW, Optimizer
 from entrec.branches.backbones import SMALL, Backbone, build_backbone, check_takes, fitting_size
 from entrec.data import Source
 from entrec.training.draws import seed_of
+from entrec.training.held_out import rows_to_look_at
+from entrec.training.images import KNN_IMAGES
 from entrec.training.lars import LARS
 from entrec.training.parameters import faster, parameter_groups
-from entrec.training.schedule import scaled_rate
+from entrec.training.schedule import epochs_between, scaled_rate
 from entrec.training.settings import Settings
 from entrec.views.augment import Augment
 from entrec.views.recipe import Recipe, recipe
@@ -69,6 +71,7 @@ def assemble(settings: Settings, source: Source) -> Parts:
         rate=_rate(optimizer, network) if settings.rate is None else settings.rate,
         weight_decay=_DECAYS[optimizer] if settings.weight_decay is None else settings.weight_decay,
         workers=_workers(settings.devices) if settings.workers is None else settings.workers,
+        evaluate_every=settings.evaluate_every or _evaluate_every(settings.epochs, source),
         options=asdict(options),
     )
     return Parts(source, backbone, method, _augment(views, source), complete)
@@ -90,6 +93,12 @@ def _batch(images: int) -> int:
     if images < 2:
         raise ValueError(f"a data set must have at least 2 images to train on, got {images}")
     return int(min(256, 2 ** (images.bit_length() - 1)))
+
+
+def _evaluate_every(epochs: int, source: Source) -> int:
+    train, test = len(source.train), 0 if source.test is None else len(source.test)  # type: ignore[arg-type]
+    scored = min(train, KNN_IMAGES) + min(test, KNN_IMAGES) if source.classes and test else 0
+    return epochs_between(epochs, train, scored + 2 * rows_to_look_at(train))
 
 
 def _workers(devices: int) -> int:

@@ -59,7 +59,7 @@ class HeldOut:
     def __init__(self, source: Source, augment: Augment, device: torch.device, seed: int) -> None:
         dataset: Any = source.train if source.test is None else source.test
         self._augment, self._device, self._seed = augment.first(2), device, seed
-        rows = min(_ROWS, max(_FEW, len(source.train) // 16))  # type: ignore[arg-type]
+        rows = rows_to_look_at(len(source.train))  # type: ignore[arg-type]
         self._images: Tensor | None = None
         self._crops: tuple[Tensor, ...] = ()
         if isinstance(dataset, Held):
@@ -106,6 +106,11 @@ class HeldOut:
         layout = torch.channels_last if first.is_cuda else torch.contiguous_format
         one, other = (method.see(x.contiguous(memory_format=layout), view) for view, x in enumerate((first, second)))
         return one, other
+
+
+def rows_to_look_at(images: int) -> int:
+    """How many of the held-out images, by how many there are to train on."""
+    return min(_ROWS, max(_FEW, images // 16))
 
 
 def _cropped(dataset: Any, augment: Augment, seed: int) -> tuple[Tensor, ...]:

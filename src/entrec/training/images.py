@@ -8,6 +8,8 @@ from torch.utils.data import Dataset, Subset
 
 from entrec.data import Held
 
+KNN_IMAGES = 10_000  # of each split that an online kNN score looks at, at the most
+
 
 class _FirstView(Dataset[tuple[Tensor, int]]):
     def __init__(self, dataset: Any) -> None:

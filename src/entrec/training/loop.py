@@ -22,7 +22,7 @@ from entrec.training.draws import generator_of, seed_of
 from entrec.training.encoders import facts_of
 from entrec.training.feed import Fed, Feed
 from entrec.training.held_out import HeldOut, Look
-from entrec.training.images import single, some
+from entrec.training.images import KNN_IMAGES, single, some
 from entrec.training.log import Log
 from entrec.training.rows import Moment, Row, sent
 from entrec.training.run import Run
@@ -31,7 +31,6 @@ from entrec.views.augment import Plain
 
 _KAPPA = 10.0  # the lens's, for methods without one
 _RISE = 0.01  # nats that a bound must rise by from one look to the next
-_KNN_IMAGES = 10_000  # of each split that an online kNN score looks at, at the most
 
 
 class DivergedError(RuntimeError):
@@ -261,7 +260,7 @@ class Loop:
         if not classes or source.test is None:
             return None
         bank, judged = (
-            self.extract(self.parts.backbone.module, some(single(part), _KNN_IMAGES)) for part in (source.train, source.test)
+            self.extract(self.parts.backbone.module, some(single(part), KNN_IMAGES)) for part in (source.train, source.test)
         )
         if not (bool((bank.labels >= 0).any()) and bool((judged.labels >= 0).any())):
             return None

@@ -5,6 +5,21 @@ import math
 from entrec import checks
 
 
+def epochs_between(epochs: int, images: int, evaluation: int) -> int:
+    """Epochs between two evaluations, so that these take about 2 % of training, or ten of them in a run if that is more.
+
+    Args:
+        epochs: of the run.
+        images: of an epoch, each of which costs as much as six that pass forward: two views, forward and backward.
+        evaluation: images that an evaluation passes forward.
+
+    Example:
+        >>> epochs_between(100, 50_000, 24_096)  # CIFAR-10
+        5
+    """
+    return max(1, min(math.ceil(evaluation / (0.02 * 6 * images)), epochs // 10))
+
+
 def warmup_cosine(step: int, warmup_steps: int, total_steps: int, floor: float = 0.0) -> float:
     r"""The rate at a step, as a factor of the peak rate: linear up to 1, then half a cosine down to the floor.
 

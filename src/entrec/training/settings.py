@@ -41,7 +41,8 @@ class Settings:
         compile: compile views and encoders, which takes up to a minute; None: on a GPU, for runs of some minutes and more.
         capture: launch a step on a single GPU as one CUDA graph.
         log_every: steps between two rows of metrics.csv.
-        evaluate_every: epochs between two kNN scores, and two looks through the lens.
+        evaluate_every: epochs between two kNN scores, and two looks through the lens; None: so many that they take about 2 %
+            of training, but ten in a run at the least.
         lens: look at held-out views without labels, and say in words whether the representation is healthy.
         on_collapse: `warn`, or `stop` where the lens has seen a collapse, or no numbers, twice in a row.
         keep: whose encoder the run is known by: `last`, or `best-er`, that with the highest ER bound on held-out views.
@@ -76,7 +77,7 @@ class Settings:
     compile: bool | None = None
     capture: bool = True
     log_every: int = 10
-    evaluate_every: int = 1
+    evaluate_every: int | None = None
     lens: bool = True
     on_collapse: Literal["warn", "stop"] = "warn"
     keep: Literal["last", "best-er"] = "last"

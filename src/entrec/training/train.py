@@ -83,6 +83,7 @@ def _train(wanted: Settings, data: Any, run: Run, resume: bool, overwrite: bool,
     shown = console if fabric.is_global_zero else None
     source = _opened(wanted, data, fabric)
     parts = assemble(wanted, source)
+    every = parts.settings.evaluate_every or 1
     _check_fit(parts, fabric.world_size)
     loop = Loop(fabric, parts, run)
     if resume:
@@ -95,7 +96,7 @@ def _train(wanted: Settings, data: Any, run: Run, resume: bool, overwrite: bool,
     log = Log(run.folder, loop.total, loop.place.step, shown, wanted.wandb) if fabric.is_global_zero else None
     try:
         for epoch in _epochs(loop, log):
-            if log is not None and ((epoch + 1) % wanted.evaluate_every == 0 or epoch + 1 == wanted.epochs):
+            if log is not None and ((epoch + 1) % every == 0 or epoch + 1 == wanted.epochs):
                 _epoch_row(loop, log, epoch)
             # The others must not enter the next step's collectives, which time out, before the first rank has its score.
             fabric.barrier()
