@@ -9,8 +9,17 @@ from typing import Any
 import pytest
 
 from entrec.report import write_report
+from entrec.report.names import names_of
 from entrec.report.page import name_of
+from entrec.training import checkpoint
+from entrec.training.checkpoint import Content, History, Place
 from entrec.training.run import Metrics, Run, write_config, write_summary
+
+
+def cells(page: str, name: str) -> dict[str, str]:
+    """The summary's row of a run, by the columns' labels."""
+    (row,) = re.findall(rf"<tr><th scope='row'>{re.escape(name)}(?:<small>.*?</small>)?</th>(.*?)</tr>", page)[:1]
+    return dict(re.findall(r"<td data-label='(.*?)'>(.*?)</td>", row))
 
 
 def make_run(folder: Path, method: str, er: bool, **numbers: Any) -> Run:
@@ -58,8 +67,14 @@ def test_it_has_the_runs_names_and_numbers(page: str) -> None:
 
 
 def test_what_was_not_measured_is_a_dash(page: str) -> None:
-    (row,) = re.findall(r"<tr><td>SimCLR \+ ER</td>(.*?)</tr>", page)
-    assert re.findall(r"<td>(.*?)</td>", row) == ["-1.23", "2.35", "3.21", "-", "56.7%", "-"]
+    row = cells(page, "SimCLR + ER")
+    assert row["kNN"] == row["lens"] == "-"
+    assert row["ER bound (nats)"] == "3.21"
+    assert row["linear probe"] == "56.7%"
+
+
+def test_verdict_and_scores_come_first(page: str) -> None:
+    assert list(cells(page, "BYOL"))[:3] == ["lens", "kNN", "linear probe"]
 
 
 def test_it_needs_nothing_but_itself(page: str) -> None:
@@ -73,7 +88,9 @@ def test_it_needs_nothing_but_itself(page: str) -> None:
 
 def test_it_shows_curves_settings_and_protocols(page: str) -> None:
     outline = Outline(page)
-    assert outline.tags.count("svg") == 1
+    # A chart for each of the bound's two terms, the bound and kNN, and a swatch for each run.
+    assert outline.tags.count("figure") == 4
+    assert outline.tags.count("svg") == 4 + 2
     for words in ("kNN: k = 20 & byol", "linear: L2 < 1", "data <my images>", "First <paragraph>.", "Mine & yours"):
         assert words in outline.text
         assert escape(words) in page
@@ -88,7 +105,9 @@ def test_the_same_runs_give_the_same_page(tmp_path: Path) -> None:
 
 def test_a_run_that_was_not_labelled_has_a_page_too(tmp_path: Path) -> None:
     run = make_run(tmp_path / "a", "ir", False, knn_top1=None, linear_top1=None, protocols=[], entropy=None)
-    assert "<td>IR</td><td>-</td>" in write_report([run], tmp_path / "report.html").read_text()
+    page = write_report([run], tmp_path / "report.html").read_text()
+    assert set(cells(page, "IR").values()) == {"-", "1.11", "2.35"}
+    assert "How it was measured" not in page  # there is nothing to be said beneath it
 
 
 @pytest.mark.parametrize(
@@ -109,16 +128,41 @@ def test_a_run_that_goes_on_is_shown_as_far_as_it_is(tmp_path: Path) -> None:
     page = write_report(runs, tmp_path / "report.html").read_text()
     assert "SimCLR + ER has not ended" in page
     assert "BYOL has not ended" not in page
-    (row,) = re.findall(r"<tr><td>SimCLR \+ ER</td>(<td>-1?</td>.*?)</tr>", page)
-    assert set(re.findall(r"<td>(.*?)</td>", row)) == {"-"}
-    assert 'id="run1-entropy"' in page
+    assert "<th scope='row'>SimCLR + ER<small>not ended, epoch 2 of 2</small></th>" in page
+    row = cells(page, "SimCLR + ER")
+    assert row["kNN"] == "40.0%"
+    assert row["reconstruction (nats)"] == "1.75"  # the mean of the second epoch's 1.5 and 2
+    assert row["linear probe"] == "-"
+    assert "id='run1-entropy'" in page
+
+
+def test_verdicts_of_a_run_that_goes_on_are_those_of_its_checkpoint(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "a", "byol", False)
+    (tmp_path / "a" / "summary.json").unlink()
+    history = History(1.0, (), ((1, "collapsed", None), (2, "weak", 0.1)))
+    checkpoint.save(run.checkpoint, Content(Place(4, 2, 0), run.config, {}, {}, history))
+    page = write_report([run], tmp_path / "report.html").read_text()
+    assert "collapsed after epoch 1, weak after epoch 2" in page
+    assert "<h3>BYOL (not ended, epoch 2 of 2)</h3>" in page
+    assert cells(page, "BYOL")["lens"] == "weak"
+    run.checkpoint.write_bytes(b"half of one")
+    assert "What the lens saw" not in write_report([run], tmp_path / "report.html").read_text()
+
+
+def test_a_run_that_has_written_no_row_yet_has_a_page(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "a", "byol", False)
+    (tmp_path / "a" / "summary.json").unlink()
+    Metrics(tmp_path / "a" / "metrics.csv")
+    page = write_report([run], tmp_path / "report.html").read_text()
+    assert "not ended, no numbers yet" in page
+    assert "There are no numbers yet to draw." in page
 
 
 def test_a_box_hides_a_runs_curves_and_no_other(page: str) -> None:
     for number in (0, 1):
         assert f"#show{number}:not(:checked) ~ .curves [id^='run{number}-'] {{ display: none; }}" in page
         assert f"<input type='checkbox' id='show{number}' checked><label for='show{number}'>" in page
-        assert f'id="run{number}-er_bound"' in page
+        assert f"id='run{number}-er_bound'" in page
 
 
 def test_runs_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
@@ -128,10 +172,16 @@ def test_runs_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> Non
     assert "BYOL (second)" in text
 
 
+def test_as_much_of_the_path_is_named_as_tells_runs_apart(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("p/run", "q/run", "p/other", "q/run")]
+    runs = [make_run(folder, "byol", False) for folder in folders]
+    assert names_of(runs) == ["BYOL (p/run)", "BYOL (q/run)", "BYOL (other)", "BYOL (q/run, again: 2)"]
+
+
 def test_differences_of_settings_are_a_table(page: str) -> None:
-    (table,) = re.findall(r"<h2>Differences</h2>.*?<table>(.*?)</table>", page)
-    assert "<td>er</td><td>False</td><td>True</td>" in table
-    assert "<td>epochs</td>" not in table  # the same in both
+    (table,) = re.findall(r"<h2>Differences</h2>.*?<table.*?>(.*?)</table>", page)
+    assert "<tr><th scope='row'>er</th><td data-label='BYOL'>False</td><td data-label='SimCLR + ER'>True</td></tr>" in table
+    assert "epochs" not in table  # the same in both
 
 
 def test_verdicts_are_told_as_they_changed(tmp_path: Path) -> None:
@@ -139,3 +189,28 @@ def test_verdicts_are_told_as_they_changed(tmp_path: Path) -> None:
     run = make_run(tmp_path / "a", "byol", False, verdicts=verdicts, verdict="healthy")
     text = Outline(write_report([run], tmp_path / "report.html").read_text()).text
     assert "collapsed after epochs 1 to 2, healthy after epoch 3" in text
+
+
+def test_a_diagnosis_is_told_with_its_numbers_and_remedies(tmp_path: Path) -> None:
+    told = {"name": "weak", "title": "Weak: <little>", "because": ["In 60% of cases & so."], "remedies": ["More steps."]}
+    run = make_run(tmp_path / "a", "byol", False, verdict="weak", verdicts=[{"epochs": 2, "verdict": "weak"}], diagnosis=told)
+    page = write_report([run], tmp_path / "report.html").read_text()
+    for words in (
+        "<b>Weak: &lt;little&gt;</b>",
+        "<p>In 60% of cases &amp; so.</p>",
+        "<li>More steps.</li>",
+        "weak after epoch 2",
+    ):
+        assert words in page
+
+
+def test_a_bound_below_zero_is_said_to_tell_nothing(page: str) -> None:
+    assert "A bound below zero tells nothing" in page
+
+
+@pytest.mark.parametrize("name", ["$x_{", "_run", "\u6f22\u5b57", "<i>&'\"", "\udcff"])
+def test_any_name_of_a_folder_is_shown_as_it_is(name: str, tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / part / name, "byol", False) for part in ("p$", "q$")]
+    page = write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert f"BYOL (p$/{name})".replace("\udcff", "?") in Outline(page).text
+    assert "<i>&" not in page

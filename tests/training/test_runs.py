@@ -24,7 +24,7 @@ from entrec.evaluation.knn import knn_accuracy
 from entrec.evaluation.linear import linear_probe
 from entrec.training import checkpoint, runs
 from entrec.training.encoders import load_encoder
-from entrec.training.run import Run
+from entrec.training.run import COLUMNS, Metrics, Run
 from tests.training.tiny import Cameras, classes, files_in, folder_of_files, pixels, quick, source
 
 
@@ -387,3 +387,24 @@ def test_other_peoples_backbones_load_where_they_come_from(tmp_path: Path) -> No
     encoder = load_encoder(run)
     images = encoder.prepare(pixels(2))
     assert torch.equal(model(images), encoder.backbone.module(images))
+
+
+@pytest.mark.parametrize(
+    "cut", ["4,1,0.1", "4,1,0.125,", "4,1,0.125,0.5", "4,1\n", "4,", "\x00\x00\x00"], ids=lambda cut: repr(cut)
+)
+def test_a_row_that_is_half_written_is_not_read(cut: str, tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_text(f"step,epoch,loss,entropy\n3,1,0.5,\n{cut}")
+    assert Run(tmp_path).metrics == [{"step": 3, "epoch": 1, "loss": 0.5}]
+
+
+@pytest.mark.parametrize("begun", ["", "step,ep", "step,epoch\n"])
+def test_a_table_that_was_just_begun_has_no_rows(begun: str, tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_text(begun)
+    assert Run(tmp_path).metrics == []
+
+
+def test_a_run_begun_with_other_columns_keeps_its_rows_when_it_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_text("step,epoch,forgotten,loss\n1,0,7,0.5\n2,0,7,0.4\n3,0,7,0.3\n4,0")
+    Metrics(tmp_path / "metrics.csv", up_to_step=2)
+    assert Run(tmp_path).metrics == [{"step": 1, "epoch": 0, "loss": 0.5}, {"step": 2, "epoch": 0, "loss": 0.4}]
+    assert (tmp_path / "metrics.csv").read_text().splitlines()[0] == ",".join(COLUMNS)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from entrec.cli.edge import console, failing_clearly, require
+from entrec.cli.edge import console, failing_clearly
 
 
 def report(
@@ -22,9 +22,8 @@ def report(
 
     It needs no network and no server: send it to someone, or open it on a phone.
     """
-    require("matplotlib", extra="paper")
     with failing_clearly():
         from entrec.report.report import report as write
 
-        path = write(runs, out, images=images, data=data, device=device, overwrite=overwrite)
+        path = write(runs, out, images=images, data=data, device=device, overwrite=overwrite, console=console)
     console.print(f"Written to {path}", highlight=False, markup=False)

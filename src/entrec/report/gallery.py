@@ -4,25 +4,18 @@ import base64
 import io
 from collections.abc import Sequence
 from html import escape
-from importlib import import_module
-from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from entrec.branches.kmeans import kmeans
-from entrec.report.curves import svg
+from entrec.report.maps import maps, umap
 
 IMAGES = 600  # on a map, at the most
-_CLUSTERS = 8
 _QUERIES, _NEIGHBOURS = 6, 7
 _SIDE = 64  # pixels of a picture
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
-_MARKERS = ("o", "s", "^", "D")  # so that more classes than colours can be told apart
 
 
 class Gallery(NamedTuple):
@@ -44,58 +37,15 @@ class Gallery(NamedTuple):
 
 
 def shown(galleries: Sequence[Gallery]) -> str:
-    """Maps side by side, and strips of neighbours for each run, as HTML."""
+    """A map and strips of neighbours for each run, as HTML."""
+    drawn = "".join(maps(x.name, x.features, x.labels, x.classes) for x in galleries)
     strips = "".join(f"<h3>{escape(gallery.name)}</h3>{_strips(gallery)}" for gallery in galleries)
-    by = "class" if galleries[0].classes else f"cluster ({_CLUSTERS}, k-means)"
-    how = "UMAP" if _umap() is not None else "the first two principal components"
     return (
-        f"<h2>Map of held-out images</h2><p class='small'>The encoder's features, {how}; coloured by {by}.</p>"
-        f"{_maps(galleries)}<h2>Nearest neighbours</h2><p class='small'>At the left an image, then those whose features are "
-        f"nearest (cosine), the nearest first.</p>{strips}"
+        "<h2>Maps of held-out images</h2><p class='small'>The encoder's features of each image, in the plane.</p>"
+        f"<div class='{'grid' if umap() is None else 'pairs'}'>{drawn}</div>"
+        "<h2>Nearest neighbours</h2><p class='small'>At the left an image, then those whose features are nearest (cosine), the "
+        f"nearest first.</p>{strips}"
     )
-
-
-def _maps(galleries: Sequence[Gallery]) -> str:
-    figure = Figure(figsize=(max(4.2, 3.6 * len(galleries)) + 1.6, 3.8), layout="constrained")
-    axes: Any = figure.subplots(1, len(galleries), squeeze=False)[0]
-    for axis, gallery in zip(axes, galleries, strict=True):
-        groups, names = _groups(gallery)
-        places = _plane(gallery.features)
-        for number, name in enumerate(names):
-            chosen = places[groups == number]
-            style: dict[str, Any] = {"s": 9, "color": _COLOURS[number % len(_COLOURS)], "alpha": 0.75, "linewidths": 0}
-            marker = _MARKERS[number // len(_COLOURS) % len(_MARKERS)]
-            axis.scatter(chosen[:, 0], chosen[:, 1], marker=marker, label=name, **style)
-        axis.set(xticks=[], yticks=[])
-        axis.set_title(gallery.name, fontsize=10)
-    if len(names) <= 20:
-        figure.legend(
-            *axes[-1].get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=8, markerscale=2
-        )
-    return svg(figure)
-
-
-def _groups(gallery: Gallery) -> tuple[Tensor, list[str]]:
-    if gallery.classes:
-        return gallery.labels, [name.replace("$", r"\$") for name in gallery.classes]  # or it would be read as a formula
-    count = min(_CLUSTERS, len(gallery.features))
-    found = kmeans(normalize(gallery.features.float(), dim=1), count, 20, torch.Generator().manual_seed(0))
-    return found.labels, [f"cluster {number + 1}" for number in range(count)]
-
-
-def _plane(features: Tensor) -> Tensor:
-    umap = _umap()
-    if umap is not None:
-        return torch.from_numpy(umap(random_state=0).fit_transform(features.numpy()))
-    centred = (features - features.mean(dim=0)).double()
-    left, sizes, _ = torch.linalg.svd(centred, full_matrices=False)
-    places: Tensor = left[:, :2] * sizes[:2]
-    return places
-
-
-def _umap() -> Any:
-    """The class of that name, where the package is installed."""
-    return None if find_spec("umap") is None else import_module("umap").UMAP
 
 
 def _strips(gallery: Gallery) -> str:

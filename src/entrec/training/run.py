@@ -1,8 +1,7 @@
 """A run's folder: what is in it, and how it is written without ever losing what was there."""
 
-import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,8 @@ from entrec.files import appearing
 COLUMNS = (
     "step", "epoch", "rate", "loss", "entropy", "reconstruction", "er_bound", "probe_top1", "knn_top1", "samples_per_second",
     "held_out_entropy", "held_out_reconstruction", "held_out_er_bound", "effective_rank",
+    "held_out_er_ceiling", "held_out_infonce_bound", "held_out_infonce_ceiling", "held_out_nearer", "held_out_alignment",
+    "held_out_uniformity", "held_out_spread", "held_out_conditional",
 )  # fmt: skip
 
 
@@ -30,20 +31,25 @@ class Run:
     @property
     def config(self) -> dict[str, Any]:
         """The settings it ran with, the method's options among them."""
-        found: dict[str, Any] = yaml.safe_load(_readable(self.folder / "config.yaml").read_text())
-        return found
+        return _mapping(self.folder / "config.yaml", _whole_yaml)
 
     @property
     def summary(self) -> dict[str, Any]:
         """What came out; there once the run has ended."""
-        found: dict[str, Any] = json.loads(_readable(self.folder / "summary.json").read_text())
-        return found
+        return _mapping(self.folder / "summary.json", json.loads)
 
     @property
     def metrics(self) -> list[dict[str, float]]:
-        """The rows of metrics.csv; what was not measured at a step is missing from its row."""
-        with _readable(self.folder / "metrics.csv").open() as file:
-            return [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
+        """The rows of metrics.csv; what was not measured at a step is missing from its row, and so is a row half written.
+
+        Raises:
+            ValueError: a line before the last is damaged.
+        """
+        path = _readable(self.folder / "metrics.csv")
+        names, lines = _table(path)
+        if lines and len(lines[-1]) < len(names):
+            lines.pop()
+        return [_numbers(path, place, names, cells) for place, cells in enumerate(lines, 2)]
 
     @property
     def checkpoint(self) -> Path:
@@ -78,7 +84,7 @@ def open_run(path: Path | str | Run) -> Run:
 def write_text(path: Path, text: str) -> None:
     """Write a file so that it is there whole or not at all."""
     with appearing(path) as unfinished:
-        unfinished.write_text(text)
+        unfinished.write_text(text, encoding="utf-8")
 
 
 def write_config(run: Run, config: Mapping[str, Any]) -> None:
@@ -96,10 +102,10 @@ class Metrics:
 
     def __init__(self, path: Path, up_to_step: int = 0) -> None:
         self._path = path
-        rows: Sequence[str] = []
-        if path.is_file() and up_to_step:
-            lines = [line for line in path.read_text().splitlines()[1:] if line.count(",") == len(COLUMNS) - 1]
-            rows = [line for line in lines if int(line.split(",")[0]) <= up_to_step]  # a line cut off by a crash has too few
+        names, lines = _table(path) if path.is_file() and up_to_step else ([], [])
+        # By name: the run may have been begun by a version with other columns. A line cut off by a crash has too few cells.
+        before = [dict(zip(names, cells, strict=True)) for cells in lines if len(cells) == len(names)]
+        rows = [",".join(row.get(key, "") for key in COLUMNS) for row in before if int(row["step"]) <= up_to_step]
         write_text(path, "\n".join([",".join(COLUMNS), *rows]) + "\n")
 
     def write(self, row: Mapping[str, float]) -> None:
@@ -117,3 +123,37 @@ def _readable(path: Path) -> Path:
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist: has the run ended?" if path.name != "config.yaml" else f"no {path}")
     return path
+
+
+def _mapping(path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
+    """What a file says by name; of one that is damaged, it is said which."""
+    try:
+        found = parse(_readable(path).read_text(encoding="utf-8"))
+    except (ValueError, yaml.YAMLError) as error:
+        raise ValueError(f"{path} is damaged, or was cut off: {' '.join(str(error).split())}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is {'empty' if found is None else 'damaged, or was cut off'}: it holds nothing by name")
+    return found
+
+
+def _whole_yaml(text: str) -> Any:
+    if text and not text.endswith("\n"):
+        raise ValueError("its last line has no end")  # and could hold half a number
+    return yaml.safe_load(text)
+
+
+def _table(path: Path) -> tuple[list[str], list[list[str]]]:
+    """The names of a table's columns, and the cells of each line that has an end: one without may hold half a number."""
+    text = path.read_bytes().decode("utf-8", "replace")
+    names, *lines = [line.split(",") for line in text[: text.rfind("\n") + 1].splitlines()] or [[]]
+    return names, lines
+
+
+def _numbers(path: Path, place: int, names: list[str], cells: list[str]) -> dict[str, float]:
+    try:
+        found = {name: float(cell) for name, cell in zip(names, cells, strict=True) if cell}
+    except ValueError:
+        found = {}
+    if not {"step", "epoch"} <= found.keys():
+        raise ValueError(f"{path} is damaged: its line {place} is no row of numbers with a step and an epoch")
+    return found
