@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 
 from entrec.data import NAMES, Source, open_source
 from entrec.data.folder import is_run
+from entrec.lens.verdict import FAILURES
 from entrec.training.assemble import Parts, assemble
 from entrec.training.devices import fabric_for
 from entrec.training.finish import finish, finish_diverged
@@ -170,7 +171,7 @@ def _looked(loop: Loop, log: Log) -> dict[str, float]:
         return {}
     if found.verdict.name != before:
         log.say(f"lens: {found.verdict.title}")
-        for text in (*found.verdict.because, *found.verdict.remedies):
+        for text in (*found.verdict.because, *found.verdict.remedies) if found.verdict.name in FAILURES else ():
             log.say(f"      {text}")
     return found.row()
 
