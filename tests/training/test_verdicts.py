@@ -27,7 +27,8 @@ SHORT: dict[str, Any] = {"data": "shapes", "device": "cpu", "batch_size": 64, "e
         ("healthy", "byol", {"er": True, "ema": 0.8, "epochs": 4}),
         # Sixteen steps: nothing has collapsed, and little is learnt.
         ("weak", "simclr", {"batch_size": 512}),
-        # Without a slow teacher, and with a predictor that does not keep up: nothing keeps BYOL from one point.
+        # Without a slow teacher and without a predictor, or with one that does not keep up: nothing keeps BYOL from one point.
+        ("collapsed", "byol", {"ema": None, "predictor": False}),
         ("collapsed", "byol", {"ema": None, "predictor_rate": 0.01, "epochs": 5}),
         # A reconstruction that outweighs the entropy.
         ("collapsed", "simclr", {"er": True, "weight": 20.0}),

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import entrec
-from entrec.cli import bench, encoders, lens, paper, report, train
+from entrec.cli import bench, encoders, identify, lens, paper, report, train
 from entrec.cli.edge import console
 
 __all__ = ["app"]
@@ -23,6 +23,7 @@ app.command("embed")(encoders.embed)
 app.command("export")(encoders.export)
 app.command("lens")(lens.lens)
 app.command("report")(report.report)
+app.command("identify")(identify.identify)
 app.add_typer(paper.app, name="paper")
 app.add_typer(bench.app, name="bench")
 

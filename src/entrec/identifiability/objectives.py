@@ -1,0 +1,44 @@
+"""What the encoder is trained by: InfoNCE as in the tables, and the ER bound; values go unchecked, as a step may not wait."""
+
+import torch
+from torch import Tensor
+
+from entrec.estimators.density import log_kernel, log_kernel_sum
+from entrec.estimators.entropy import unnormalised_entropy
+from entrec.estimators.reconstruction import unnormalised_reconstruction
+from entrec.identifiability.laws import Law
+from entrec.pairwise import How, Precision
+
+
+def infonce_loss(z1: Tensor, z2: Tensor, density: Law, precision: Precision = "ieee") -> Tensor:
+    r"""InfoNCE whose negatives are the batch of z1 itself (Zimmermann et al., 2021), in nats.
+
+    .. math:: -\frac1k \sum_i \log \frac{q(z_{2i}|z_{1i})}{q(z_{2i}|z_{1i}) + \sum_j q(z_{1j}|z_{1i})}
+
+    As in the published experiments, a row is among its own negatives, and the positive is in the denominator too.
+
+    Args:
+        z1: projections of the first view, shape (k, d).
+        z2: projections of the second view, shape (k, d).
+        density: q, whose constant cancels.
+        precision: of the pairwise sums (see `entrec.pairwise_logsumexp`).
+    """
+    positive = log_kernel(density, z2, z1)
+    negatives = log_kernel_sum(density, z1, z1, exclude_diagonal=False, how=How(precision))
+    return (torch.logaddexp(positive, negatives) - positive).mean()
+
+
+def er_loss(z1: Tensor, z2: Tensor, density: Law, bandwidth: float, precision: Precision = "ieee") -> Tensor:
+    r"""Minus the ER bound, in nats: :math:`-\hat H_h(Z_2) - \frac1k \sum_i \log q(z_{2i}|z_{1i})`.
+
+    Args:
+        z1: projections of the first view, shape (k, d).
+        z2: projections of the second view, shape (k, d), whose entropy is Joe's, with the self term.
+        density: q.
+        bandwidth: h; the entropy's kernel is the density at that bandwidth.
+        precision: of the pairwise sums (see `entrec.pairwise_logsumexp`).
+    """
+    kernel, dim = density.with_bandwidth(bandwidth), z2.shape[1]
+    log_c, kernel_log_c = density.log_normalizer(dim), kernel.log_normalizer(dim)
+    entropy = unnormalised_entropy(z2, kernel, "joe", leave_one_out=False, how=How(precision), less=kernel_log_c)
+    return -(entropy + unnormalised_reconstruction(z2, z1, density) + log_c)

@@ -1,0 +1,129 @@
+"""From the cells of a folder to the tables, beside the paper's numbers."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, get_args
+
+from entrec.files import appearing
+from entrec.identifiability.content_style import Isolation
+from entrec.paper.identifiability.figure import curves
+from entrec.paper.identifiability.grid import Cell, Scale, cells, kept
+from entrec.paper.identifiability.published import COLUMNS, NAMES, ROWS, SCORES, TableName
+
+NOT_RUN = "not run"
+_Found = Mapping[Cell, Any]
+
+
+def render(out: Path, tables: Sequence[TableName], scale: Scale, command: str) -> Path:
+    """Write table.md, and a figure for each table with a curve, from all cells that the folder holds.
+
+    Args:
+        out: the folder.
+        tables: to be shown even if nothing of them has been run.
+        scale: of the cells.
+        command: that wrote last, for the reader.
+    """
+    found = kept(out, scale)
+    lines = ["# Identifiability: what the encoder finds of the latents", "", f"    {command}", "", *_protocol(found, scale)]
+    for table in get_args(TableName):
+        own = {cell: x for cell, x in found.items() if cell.table == table}
+        if not own and table not in tables:
+            continue
+        lines += _isolation(own, scale) if table == "content-style" else _published(table, own)
+        if own and table != "content-style":
+            curves(own, table, out / f"{table}-curves")
+            lines += [f"![Score against steps, for each row of the table]({table}-curves.png)", ""]
+    path = out / "table.md"
+    with appearing(path) as unfinished:
+        unfinished.write_text("\n".join(lines))
+    return path
+
+
+def _protocol(found: _Found, scale: Scale) -> list[str]:
+    """How, where, and what went wrong."""
+    ours = cells(["affine"], [1], 1, scale)[0].setting
+    told = (
+        f"{ours.dim} latents, batch {ours.batch}, encoder {ours.width} times as wide, Adam at {ours.rate:g}, mixing the best "
+    )
+    told += f"conditioned of {ours.draws} matrices."
+    reduced = any(key not in ("steps", "precision") for key in scale.given())
+    lines = [told + (" **Reduced size**: the paper's numbers are of another protocol." if reduced else ""), ""]
+    if found:
+        results = list(found.values())
+        where = ", ".join(sorted({f"{x.device}, precision {x.setting.precision}" for x in results}))
+        seeds = sorted({x.setting.seed for x in results})
+        lines += [
+            f"{len(found)} cells in {sum(x.seconds for x in results) / 60:.1f} minutes of training: {where}; seeds {seeds}.",
+            "",
+        ]
+    lost = [f"{cell.name} (by step {x.diverged})" for cell, x in found.items() if x.diverged is not None]
+    return [*lines, f"Diverged: {', '.join(lost)}.", ""] if lost else lines
+
+
+def _published(table: TableName, found: _Found) -> list[str]:
+    lines = [
+        f"## {table.capitalize()}: {SCORES[table]} in percent, ours (the paper's; the difference)",
+        "",
+        "| row | space | marginal | conditional | projections | model | " + " | ".join(NAMES.values()) + " | steps |",
+        "|---:|---|---|---|---|---|" + "---:|" * (len(COLUMNS) + 1),
+    ]
+    for number, row in enumerate(ROWS[table], 1):
+        of_row = {cell: x for cell, x in found.items() if cell.row == number}
+        shown = []
+        for column, paper, mark in zip(COLUMNS, row.scores, row.marks, strict=True):
+            results = [x for cell, x in of_row.items() if cell.column == column]
+            shown.append(_beside([100 * (x.r2 if table == "affine" else x.mcc) for x in results], paper, mark))
+        words = (row.space, row.marginal, row.conditional, row.output, row.model)
+        lines.append(f"| {number} | {' | '.join((*words, *shown))} | {_steps(of_row)} |")
+    return [*lines, "", r"\* measured by the paper's authors themselves; † a training that they call unstable.", ""]
+
+
+def _beside(scores: Sequence[float], paper: float, mark: str) -> str:
+    """Our scores of a cell beside the paper's."""
+    mark = mark.replace("*", r"\*")
+    ours = _mean(scores, 2)
+    fine = [x for x in scores if not math.isnan(x)]
+    return f"{ours} ({paper:.2f}{mark}; {fmean(fine) - paper:+.2f})" if fine else f"{ours} ({paper:.2f}{mark})"
+
+
+def _mean(scores: Sequence[float], digits: int) -> str:
+    """Over seeds, with their standard deviation; those that diverged are counted, not averaged."""
+    if not scores:
+        return NOT_RUN
+    fine = [x for x in scores if not math.isnan(x)]
+    lost = f"diverged in {len(scores) - len(fine)} of {len(scores)}" if len(fine) < len(scores) else ""
+    spread = f" ± {stdev(fine):.{digits}f}" if len(fine) > 1 else ""
+    return ", ".join(x for x in (f"{fmean(fine):.{digits}f}{spread}" if fine else "", lost) if x)
+
+
+def _steps(found: _Found) -> str:
+    steps = sorted({x.setting.steps for x in found.values()})
+    return " to ".join(dict.fromkeys(f"{x:,}" for x in (steps[0], steps[-1]))) if steps else "-"
+
+
+_PARTS: dict[str, Callable[[Isolation], float]] = {
+    "content, linear": lambda x: x.content[0],
+    "content, kernel": lambda x: x.content[1],
+    "style, linear": lambda x: x.style[0],
+    "style, kernel": lambda x: x.style[1],
+}
+
+
+def _isolation(found: _Found, scale: Scale) -> list[str]:
+    lines = [
+        "## Content and style: R2 in percent",
+        "",
+        "Views share the content; the bound should keep it and drop the style. Linear regression, then kernel ridge.",
+        "",
+        f"| row | content | style | outputs | {' | '.join(_PARTS)} | steps |",
+        "|---:|---:|---:|---:|" + "---:|" * (len(_PARTS) + 1),
+    ]
+    for cell in cells(["content-style"], (), 1, scale):
+        setting: Any = cell.setting
+        of_row = {other: x for other, x in found.items() if other.row == cell.row}
+        shown = [_mean([100 * part(x) for x in of_row.values()], 1) for part in _PARTS.values()]
+        sizes = f"{setting.content} | {setting.style} | {setting.outputs or setting.content}"
+        lines.append(f"| {cell.row} | {sizes} | {' | '.join(shown)} | {_steps(of_row)} |")
+    return [*lines, ""]

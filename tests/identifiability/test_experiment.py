@@ -1,0 +1,97 @@
+import math
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from entrec import VonMisesFisher
+from entrec.identifiability import Experiment, Latents, Sphere, infonce_loss
+from entrec.identifiability.experiment import Draws, _computing, device_for, device_name
+from entrec.identifiability.networks import networks
+
+LATENTS = Latents(Sphere(3), None, VonMisesFisher(10.0))
+LOSS = partial(infonce_loss, density=VonMisesFisher(1.0))
+CPU = torch.device("cpu")
+
+
+def experiment(rate: float = 1e-3, loss: Any = LOSS) -> Experiment:
+    mixing, encoder = networks(0, 3, Sphere(3), 5, 10)
+    return Experiment(Draws(LATENTS.pairs, 32, Generator().manual_seed(1)), mixing, encoder, loss, rate)
+
+
+def test_steps_are_those_of_a_plain_loop() -> None:
+    ours = experiment()
+    losses = [moment.loss for moment in ours.run(5, 1)]
+    mixing, encoder = networks(0, 3, Sphere(3), 5, 10)
+    draws, adam = Generator().manual_seed(1), torch.optim.Adam(encoder.parameters(), 1e-3)
+    for loss in losses:
+        z1, z2 = LATENTS.pairs(32, draws)
+        expected = LOSS(encoder(mixing(z1)), encoder(mixing(z2)))
+        assert loss == pytest.approx(expected.item(), rel=1e-4)
+        adam.zero_grad()
+        expected.backward()
+        adam.step()
+    for a, b in zip(ours.encoder.parameters(), encoder.parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-3)
+    z = LATENTS.sample(8, Generator())
+    torch.testing.assert_close(ours.project(z), encoder(mixing(z)).detach(), atol=1e-3, rtol=1e-3)
+
+
+def test_moments_come_every_few_steps_and_at_the_end() -> None:
+    ours = experiment()
+    assert [moment.step for moment in ours.run(7, 3)] == [3, 6, 7]
+    assert ours.seconds > 0
+
+
+def test_a_run_ends_where_its_loss_is_no_number() -> None:
+    calls = 0
+
+    def broken(z1: Tensor, z2: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        return LOSS(z1, z2) * (math.nan if calls > 2 else 1.0)
+
+    moments = list(experiment(loss=broken).run(100, 2))
+    assert [moment.step for moment in moments] == [2, 4]
+    assert math.isfinite(moments[0].loss)
+    assert math.isnan(moments[1].loss)
+
+
+def test_projections_have_no_graph() -> None:
+    assert not experiment().project(LATENTS.sample(4, Generator())).requires_grad
+
+
+@pytest.mark.parametrize("precision", ["32", "tf32", "bf16"])
+def test_the_precision_of_products_is_as_it_was_afterwards(precision: Any) -> None:
+    def now() -> Any:
+        products: Any = torch.backends.cuda.matmul
+        return products.fp32_precision if hasattr(products, "fp32_precision") else products.allow_tf32
+
+    before = now()
+    with _computing(CPU, precision):
+        assert now() in (("tf32", True) if precision == "tf32" else ("ieee", False))
+    assert now() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "said"),
+    [
+        ("gpu", "32", "device must be 'cpu', 'cuda'"),
+        ("cdua", "32", "did you mean 'cuda'"),
+        ("cuda:x", "32", "device must be"),
+        ("cuda:99", "32", "needs a GPU that PyTorch can use"),
+        ("cpu", "tf32", "precision tf32 needs a GPU"),
+        ("cpu", "bf16", "precision bf16 needs a GPU"),
+    ],
+)
+def test_devices_that_cannot_be_used_are_refused(name: str, precision: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        device_for(name, precision)
+
+
+def test_a_cpu_is_always_there() -> None:
+    assert device_for("cpu") == CPU
+    assert device_name(CPU) == "CPU"
+    assert device_for("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,0 +1,291 @@
+"""The tables on identifiability: their numbers, cells that are run once, and what stands beside the paper's scores."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+from typer.testing import Result as Called
+
+from entrec.cli import app
+from entrec.identifiability import ContentStyle, Isolation, Point, Result, Setting
+from entrec.paper import identifiability as experiment
+from entrec.paper.identifiability import QUICK, Scale, cells, grid, kept, make, render
+from entrec.paper.identifiability.published import AFFINE, PERMUTATION
+
+TINY = Scale(steps=20, batch=16, width=5, dim=2, draws=5, rate=1e-3)
+
+
+def result(setting: Setting, r2: float = 0.995, diverged: int | None = None) -> Result:
+    curve = [Point(step, 5.0 - step / 10, r2 * step / 20, 0.9) for step in range(1, 21)]
+    return Result(setting, math.nan if diverged else r2, math.nan if diverged else 0.9, 0.8, 0.7, diverged, curve, 60.0, "CPU")
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The settings that were run, for which scores come out of nothing."""
+    seen: list[Any] = []
+
+    def identify(setting: Setting, device: str, progress: Callable[[Point], None]) -> Result:
+        seen.append(setting)
+        found = result(setting, diverged=10 if setting.objective == "er" and setting.bandwidth == 10 else None)
+        progress(found.curve[-1])
+        return found
+
+    def isolate(setting: ContentStyle, device: str, progress: Callable[[int, float], None]) -> Isolation:
+        seen.append(setting)
+        progress(20, 1.0)
+        return Isolation(setting, (0.9, 0.95), (0.01, 0.02), None, [(20, 1.0)], 60.0, "CPU")
+
+    monkeypatch.setattr(grid, "identify", identify)
+    monkeypatch.setattr(grid, "isolate", isolate)
+    monkeypatch.setattr(experiment, "QUICK", TINY)
+    return seen
+
+
+def call(*words: str) -> Called:
+    return CliRunner().invoke(app, ["paper", "identifiability", *words])
+
+
+def test_the_published_scores_are_the_papers() -> None:
+    """Sums of each column, from its tables; and some of the numbers one by one."""
+    for rows, sums in ((AFFINE, (1180.83, 1164.26, 1061.47)), (PERMUTATION, (828.48, 823.88, 760.83))):
+        assert tuple(sum(row.scores[column] for row in rows) for column in range(3)) == pytest.approx(sums)
+    assert AFFINE[0].scores == (99.42, 89.31, 98.94)
+    assert AFFINE[5][:5] == ("box", "uniform", "laplace:0.05", "unbounded", "normal")
+    assert (AFFINE[5].scores[2], AFFINE[5].marks) == (17.30, ("", "", "†"))
+    assert (AFFINE[11].scores, AFFINE[11].marks) == ((95.26, 89.89, 89.74), ("*", "", ""))
+    assert PERMUTATION[1][2:6] == ("gennorm:3:0.05", "box", "gennorm:3", (99.90, 99.90, 95.51))
+    assert [i for i, row in enumerate(PERMUTATION, 1) if row.marks == ("*", "", "")] == [7, 10]
+
+
+def test_the_cells_are_the_papers_protocol() -> None:
+    found = cells(["affine", "permutation"], (), 1, Scale())
+    assert len(found) == 66
+    for cell in found:
+        assert isinstance(cell.setting, Setting)
+        sizes = (
+            cell.setting.dim,
+            cell.setting.batch,
+            cell.setting.steps,
+            cell.setting.rate,
+            cell.setting.width,
+            cell.setting.draws,
+        )
+        assert sizes == (10, 6144, 300_000, 1e-4, 50, 25_000)
+    first = {cell.column: cell.setting for cell in found if cell.table == "affine" and cell.row == 2}
+    assert first["infonce"] == Setting(conditional="vmf:10", objective="infonce")
+    assert first["er-h10"] == Setting(conditional="vmf:10", objective="er", bandwidth=10.0)
+    assert first["er-h1"] == Setting(conditional="vmf:10", objective="er", bandwidth=1.0)
+
+
+def test_rows_that_test_the_theorem_come_first_and_seeds_after_each_other() -> None:
+    found = cells(["affine", "permutation"], (), 2, TINY)
+    early = [cell.row <= 6 for cell in found]
+    assert early == sorted(early, reverse=True)
+    assert [cell.seed for cell in found if cell.row <= 6] == sorted(cell.seed for cell in found if cell.row <= 6)
+    assert all(cell.setting.seed == cell.seed for cell in found)
+
+
+def test_content_and_style_have_as_many_outputs_as_content_and_then_more() -> None:
+    first, second = (cell.setting for cell in cells(["content-style"], (), 1, Scale()))
+    assert first == ContentStyle(content=5, style=5)
+    assert second == ContentStyle(content=5, style=5, outputs=10)
+    assert QUICK.dim == 3
+
+
+def test_cells_that_are_there_are_not_run_again(tmp_path: Path, ran: list[Any]) -> None:
+    make(tmp_path, cells(["affine"], [2], 1, TINY), TINY, "cpu")
+    assert len(ran) == 3
+    make(tmp_path, cells(["affine"], [2, 3], 2, TINY), TINY, "cpu")
+    assert len(ran) == 12  # the other seed of row 2, and both of row 3
+    assert len(kept(tmp_path, TINY)) == 12
+    assert {cell.name for cell in kept(tmp_path, TINY)} == {path.stem for path in (tmp_path / "cells").iterdir()}
+
+
+def test_one_that_was_stopped_leaves_what_it_had(tmp_path: Path, ran: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    whole: Any = vars(grid)["identify"]
+    wanted = cells(["permutation"], [1], 1, TINY)
+
+    def stopping(setting: Setting, *more: Any) -> Result:
+        if len(ran) == 2:
+            raise KeyboardInterrupt
+        found: Result = whole(setting, *more)
+        return found
+
+    monkeypatch.setattr(grid, "identify", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path, wanted, TINY, "cpu")
+    monkeypatch.setattr(grid, "identify", whole)
+    make(tmp_path, wanted, TINY, "cpu")
+    assert len(ran) == 3
+
+
+@pytest.mark.parametrize(
+    ("scale", "said"),
+    [
+        (Scale(steps=21, batch=16, width=5, dim=2, draws=5, rate=1e-3), "steps 20 there, 21 now"),
+        (Scale(steps=20, batch=32, width=5, dim=2, draws=5, rate=1e-3), "batch 16 there, 32 now"),
+        (Scale(), "dim 2 there, 10 now"),
+    ],
+)
+def test_a_folder_of_another_configuration_is_refused_before_anything_is_run(
+    tmp_path: Path, ran: list[Any], scale: Scale, said: str
+) -> None:
+    make(tmp_path, cells(["affine"], [2], 1, TINY), TINY, "cpu")
+    with pytest.raises(ValueError, match=rf"affine-02-\S+ is of another setting \(.*{said}.*choose another folder"):
+        make(tmp_path, cells(["affine"], [1, 2], 1, scale), scale, "cpu")
+    assert len(ran) == 3
+
+
+def test_other_rows_may_be_longer_but_of_no_other_size(tmp_path: Path, ran: list[Any]) -> None:
+    make(tmp_path, cells(["affine"], [2], 1, TINY), TINY, "cpu")
+    longer = Scale(**{**TINY.given(), "steps": 50})
+    make(tmp_path, cells(["affine"], [1], 1, longer), longer, "cpu")
+    text = render(tmp_path, ["affine"], TINY, "command").read_text()
+    assert "| 50 |" in text
+    assert "| 20 |" in text
+    wider = Scale(**{**TINY.given(), "width": 10})
+    with pytest.raises(ValueError, match="width 5 there, 10 now"):
+        make(tmp_path, cells(["affine"], [3], 1, wider), wider, "cpu")
+    with pytest.raises(ValueError, match="width 5 there, 10 now"):
+        render(tmp_path, ["affine"], wider, "command")
+
+
+def test_the_table_stands_beside_the_papers(tmp_path: Path, ran: list[Any]) -> None:
+    make(tmp_path, cells(["affine", "content-style"], [2], 2, TINY), TINY, "cpu")
+    text = render(tmp_path, ["affine"], TINY, "entrec paper identifiability --row 2").read_text()
+    lines = {line.split(" | ")[0]: line for line in text.partition("## Content")[0].splitlines() if line.startswith("| ")}
+    assert "| 99.50 ± 0.00 (99.86; -0.36) | diverged in 2 of 2 (99.87) | 99.50 ± 0.00 (99.80; -0.30) | 20 |" in lines["| 2"]
+    assert "| not run (99.60) | not run (99.53) | not run (71.47†) | - |" in lines["| 5"]
+    assert r"not run (89.85\*)" in lines["| 11"]
+    assert "Diverged: affine-02-er-h10-seed0 (by step 10), affine-02-er-h10-seed1 (by step 10)." in text
+    assert "    entrec paper identifiability --row 2" in text
+    assert "2 latents, batch 16, encoder 5 times as wide, Adam at 0.001" in text
+    assert "**Reduced size**" in text
+    assert "CPU, precision 32; seeds [0, 1]" in text
+    assert "| 1 | 1 | 1 | 1 | not run | not run | not run | not run | - |" in text  # content-style was run too, but not row 1
+    assert "| 2 | 1 | 1 | 2 | 90.0 ± 0.0 | 95.0 ± 0.0 | 1.0 ± 0.0 | 2.0 ± 0.0 | 20 |" in text
+    assert "## Permutation" not in text
+    for suffix in ("png", "svg"):
+        assert (tmp_path / f"affine-curves.{suffix}").stat().st_size > 1000
+
+
+def test_seeds_that_diverged_are_counted_and_not_averaged() -> None:
+    from entrec.paper.identifiability.render import _beside
+
+    assert _beside([99.0, math.nan, 98.0], 99.5, "*") == r"98.50 ± 0.71, diverged in 1 of 3 (99.50\*; -1.00)"
+    assert _beside([], 99.5, "") == "not run (99.50)"
+
+
+def test_the_papers_own_protocol_is_not_called_reduced(tmp_path: Path) -> None:
+    text = render(tmp_path, ["affine", "permutation"], Scale(steps=50_000, precision="bf16"), "command").read_text()
+    assert "Reduced" not in text
+    assert text.count("not run") == 66
+
+
+def test_the_command_runs_and_goes_on(tmp_path: Path, ran: list[Any]) -> None:
+    words = ("--quick", "--table", "affine", "--row", "2", "--device", "cpu", "--out", str(tmp_path))
+    first = call(*words)
+    assert first.exit_code == 0, first.output
+    assert "99.50 (99.86; -0.36)" in first.output
+    assert "not run (99.42)" in first.output
+    assert call(*words, "--table", "permutation", "--seeds", "2").exit_code == 0
+    assert len(ran) == 3 + 3 + 6
+    shown = call("--quick", "--render", "--out", str(tmp_path))
+    assert shown.exit_code == 0
+    assert len(ran) == 12
+    assert "## Permutation" in shown.output
+    assert "content, kernel" in shown.output
+
+
+def test_the_command_really_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiment, "QUICK", TINY)
+    done = call("--quick", "--table", "permutation", "--row", "1", "--device", "cpu", "--out", str(tmp_path))
+    assert done.exit_code == 0, done.output
+    found = kept(tmp_path, TINY)
+    assert sorted(cell.column for cell in found) == ["er-h1", "er-h10", "infonce"]
+    for cell, value in found.items():
+        assert isinstance(value, Result)
+        assert value.setting == cell.setting
+        assert 0 < value.mcc <= 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--table", "afine"), "did you mean 'affine'"),
+        (("--table", "affine", "--row", "13"), "row must be from 1 to 12 in affine, got 13"),
+        (("--table", "permutation", "--row", "0"), "row must be from 1 to 10 in permutation, got 0"),
+        (("--steps", "0"), "Invalid value for '--steps'"),
+        (("--seeds", "0"), "Invalid value for '--seeds'"),
+        (("--precision", "fp16"), "did you mean 'bf16'"),
+        (("--precision", "tf32", "--device", "cpu"), "precision tf32 needs a GPU"),
+        (("--device", "gpu"), "device must be"),
+    ],
+)
+def test_bad_input_ends_the_command_with_one_message(words: tuple[str, ...], said: str, tmp_path: Path, ran: list[Any]) -> None:
+    done = call("--quick", "--out", str(tmp_path / "new"), *words)
+    assert done.exit_code == 2
+    assert said in " ".join(done.output.replace("│", " ").split())
+    assert "Traceback" not in done.output
+    assert not ran
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_that_cannot_be_used_ends_the_command_too(tmp_path: Path, ran: list[Any]) -> None:
+    (tmp_path / "file").write_text("")
+    done = call("--quick", "--out", str(tmp_path / "file"))
+    assert done.exit_code == 2
+    assert "results need a folder" in done.output
+    words = ("--table", "affine", "--row", "2", "--device", "cpu", "--out", str(tmp_path / "cells"))
+    assert call("--quick", *words).exit_code == 0
+    other = call(*words)
+    assert other.exit_code == 2
+    assert "is of another setting" in " ".join(other.output.split())
+    assert len(ran) == 3
+
+
+def identify(*words: str) -> Called:
+    return CliRunner().invoke(app, ["identify", "--device", "cpu", *words])
+
+
+def test_one_setting_by_command(tmp_path: Path) -> None:
+    small = ("--dim", "2", "--batch", "32", "--width", "5", "--steps", "20", "--out", str(tmp_path / "a.json"))
+    done = identify(
+        "--space", "sphere", "--marginal", "uniform", "--conditional", "vmf:1", "--model", "vmf:1",
+        "--objective", "er", "--bandwidth", "1", *small,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    for part in ("step      20", "the mixtures themselves: R2", "found (mean over 10 fresh batches): R2", "steps/s"):
+        assert part in done.output
+    from entrec.identifiability.records import read
+
+    found = read(tmp_path / "a.json")
+    assert isinstance(found, Result)
+    assert found.setting == Setting(conditional="vmf:1", dim=2, batch=32, width=5, steps=20)
+    again = identify(*small)
+    assert again.exit_code == 2
+    assert "already exists" in " ".join(again.output.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--space", "unbounded", "--conditional", "normal:1"), "marginal uniform needs a bounded space"),
+        (("--space", "box"), "needs the sphere, got box"),
+        (("--output", "sphere", "--model", "normal"), "projections on the sphere need the model vmf:KAPPA"),
+        (("--conditional", "vmf:-1"), "positive and finite"),
+        (("--steps", "0"), "steps must be at least 1, got 0"),
+        (("--space", "spher"), "did you mean 'sphere'"),
+        (("--model", "vnf:1"), "did you mean 'vmf'"),
+        (("--precision", "bf16"), "precision bf16 needs a GPU"),
+    ],
+)
+def test_one_setting_that_cannot_be_is_refused(words: tuple[str, ...], said: str) -> None:
+    done = identify(*words)
+    assert done.exit_code == 2
+    assert said in " ".join(done.output.split())
+    assert done.output.count("error:") == 1
