@@ -10,7 +10,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -212,12 +212,10 @@ def _called_back(chosen: Settings, batch: int, way: Way, device: torch.device) -
 
 
 def _in_train(chosen: Settings, batch: int, device: torch.device) -> tuple[Row, dict[str, Any]]:
-    """`entrec train` looks after each epoch: one of its looks, and the steps of an epoch."""
+    """One of the looks of `entrec train`, and the steps between two of them in a run of the usual hundred epochs."""
     images = min(_IMAGES, chosen.steps * batch)
-    wanted = run_settings(
-        chosen.run["method"],
-        {"batch_size": batch, "epochs": 3, "scores": False, **{key: x for key, x in chosen.run.items() if key != "method"}},
-    )
+    given = {key: x for key, x in chosen.run.items() if key != "method"}
+    wanted = run_settings(chosen.run["method"], {"batch_size": batch, "scores": False, **given})
     watch = _Stopwatch(device)
     with tempfile.TemporaryDirectory() as folder:
         loop = Loop(fabric_for(wanted), assemble(wanted, random_source(images, chosen.image_size)), Run(Path(folder) / "run"))
@@ -229,4 +227,6 @@ def _in_train(chosen: Settings, batch: int, device: torch.device) -> tuple[Row, 
         next(epochs)
         watch.step += len(loop.feed)
         watch.look(loop.look)
-        return watch.row(batch, "entrec train"), {**loop.settings.flat(), "data": "noise"}
+        found = watch.row(batch, "entrec train")
+        between = (loop.settings.evaluate_every or 1) * len(loop.feed) * found.step_ms
+        return replace(found, share=found.look_ms / (found.look_ms + between)), {**loop.settings.flat(), "data": "noise"}

@@ -29,9 +29,9 @@ def footnotes(benchmark: Benchmark) -> list[str]:
     chosen = benchmark.settings
     notes = [
         f"LensCallback: every {chosen.every} of {chosen.steps} steps at the batch; with held-out data ({chosen.held_out} rows) "
-        "at these too, when so many images were trained on that it is under 1 % of them, at the first look and at the end.",
-        "entrec train: at held-out views after each epoch, here of "
-        f"{min(8192, chosen.steps * benchmark.rows[0].batch):,} images; a sixteenth of an epoch's images, 256 to 2048.",
+        "at these too, as seldom as keeps them near 0.5 % of training, at the first look and at the end.",
+        f"entrec train: at held-out views every {benchmark.complete['evaluate_every']} epochs, as in a run of "
+        f"{benchmark.complete['epochs']} of {min(8192, chosen.steps * benchmark.rows[0].batch):,} images.",
         "share: of the time within the lens in all of it, device and host.",
     ]
     return [*notes, page.BUSY] if benchmark.machine.busy else notes

@@ -34,8 +34,8 @@ OnCollapse = Literal["warn", "stop"]
 # training, so that projections which that left behind are not taken for theirs.
 AT_ONCE = 250
 SEED = 0
-# Of the images that training has passed, how many may be held-out ones: forwards only is a third of a step, so under 1 % of it.
-SHARE = 0.03
+# Of the images that training has passed, how many may be held-out ones: forwards only is a third of a step, so 0.5 % of it.
+SHARE = 0.015
 _Base: Any = Callback  # for type checkers of no one package, as it fits both
 
 
@@ -68,8 +68,8 @@ class LensCallback(_Base):  # type: ignore[misc]
         kappa: of the kernel; the inverse of a contrastive temperature.
         held_out: further data, logged as `lens_held_out/...`: a batch, or a loader of some. At most `rows` of them are kept in
             memory, each process's all alike, so that every look is at the same; the loader's batch size changes nothing.
-        held_out_every: so many looks, with one at the first and one at the end; None: as seldom as it takes to keep them under
-            1 % of training (a small batch makes that many looks).
+        held_out_every: so many looks, with one at the first and one at the end; None: as seldom as it takes to keep them near
+            0.5 % of training (a small batch makes that many looks).
         codes: the projections are logits of codes, over the temperature of their softmax (for `Pretraining`: known).
         on_collapse: `"stop"` ends the run when it has been seen collapsed or diverging twice in a row: one batch may be odd.
         rows: no more than these are looked at.
