@@ -96,7 +96,8 @@ def matching(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> dict[
     Names are those of a wrapper (`module.`, `backbone.`, `encoder_q.`, ...) and the model's own behind it; where none has them,
     as in an encoder that was cut into an `nn.Sequential`, tensors under one wrapper are taken in their order, if shapes agree.
     """
-    prefixes = {""} | {key[: place + 1] for key in given for place, letter in enumerate(key) if letter == "."}
+    # In the order of the file: of two branches that fit alike, as MoCo's query and key encoders, the first is taken.
+    prefixes = dict.fromkeys(["", *(key[: place + 1] for key in given for place, letter in enumerate(key) if letter == ".")])
     by_name = [{key.removeprefix(p): x for key, x in given.items() if key.startswith(p)} for p in sorted(prefixes, key=len)]
     fitting = [{key: x for key, x in found.items() if key in wanted and x.shape == wanted[key].shape} for found in by_name]
     best = max(fitting, key=len)
