@@ -5,26 +5,24 @@ the other. This one is of both as soon as both are there.
 """
 
 import difflib
-import random
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from functools import cache
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
-import numpy as np
 import torch
 from lightning.pytorch import Callback
 from lightning.pytorch.utilities import rank_zero_info
-from lightning.pytorch.utilities.seed import isolate_rng
-from torch import Tensor, nn
+from torch import Tensor
 
 from entrec import checks
 from entrec.lens.batches import one_batch, part_of, rows_of
 from entrec.lens.judged import judged
+from entrec.lens.projections import Views, check_projections, measurable
 from entrec.lens.readings import CodeReadings, Readings
+from entrec.lens.undisturbed import undisturbed
 from entrec.lens.verdict import FAILURES, HOPELESS, Verdict
 
 Projections = Callable[[Any, Any], Tensor | tuple[Tensor, ...]]
@@ -33,17 +31,9 @@ OnCollapse = Literal["warn", "stop"]
 # Held-out rows in a pass: always as many, so that what is random about their views is always the same; and unlike a batch of
 # training, so that projections which that left behind are not taken for theirs.
 AT_ONCE = 250
-SEED = 0
 # Of the images that training has passed, how many may be held-out ones: forwards only is a third of a step, so 0.5 % of it.
 SHARE = 0.015
 _Base: Any = Callback  # for type checkers of no one package, as it fits both
-
-
-class Views(NamedTuple):
-    """What is looked at: one or two tensors (k, d), and whether they are logits of codes."""
-
-    z: tuple[Tensor, ...]
-    codes: bool
 
 
 class LensCallback(_Base):  # type: ignore[misc]
@@ -147,7 +137,7 @@ class LensCallback(_Base):  # type: ignore[misc]
         self._step = self._held_out_step = trainer.global_step
         self._tried, self._looks = False, 0
         if self.held_out is not None and self._kept is None:
-            with _undisturbed(pl_module):
+            with undisturbed(pl_module):
                 self._kept = one_batch(self.held_out, self.rows)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
@@ -185,7 +175,7 @@ class LensCallback(_Base):  # type: ignore[misc]
         if trainer.is_global_zero:
             method = self.method or (type(pl_module.method).__name__.lower() if self.projections is None else "")
             for name, views in seen.items():
-                readings, verdict = judged(tuple(map(_measurable, views.z)), views.codes, self.kappa, method)
+                readings, verdict = judged(tuple(map(measurable, views.z)), views.codes, self.kappa, method)
                 if readings is not None:
                     numbers = {f"{name}/{key}": value for key, value in _numbers(readings).items()}
                     self._log(trainer, pl_module, numbers, looks, ended)
@@ -217,7 +207,7 @@ class LensCallback(_Base):  # type: ignore[misc]
 
     def _project(self, trainer: Any, pl_module: Any, batches: Iterable[Any], held_out: bool = False) -> Views:
         found: list[Views] = []
-        with _undisturbed(pl_module), trainer.precision_plugin.forward_context():
+        with undisturbed(pl_module), trainer.precision_plugin.forward_context():
             for batch in batches:
                 found.append(self._projected(pl_module, batch))
                 if held_out and len(found[-1].z[0]) != rows_of(batch):
@@ -233,7 +223,7 @@ class LensCallback(_Base):  # type: ignore[misc]
             return Views((one.values, other.values), one.codes)
         found = self.projections(pl_module, batch)
         z = (found,) if isinstance(found, Tensor) else found
-        _check(z)
+        check_projections(z)
         return Views(z, self.codes)
 
     def _conclude(self, verdict: Verdict) -> None:
@@ -284,44 +274,3 @@ def _numbers(found: Readings | CodeReadings) -> dict[str, float]:
         own |= {"effective_rank": found.rank, "std_min": found.spread[0], "std_median": found.spread[1]}
     pairs = {} if found.pairs is None else {key: value for key, value in asdict(found.pairs).items() if value is not None}
     return own | pairs
-
-
-def _check(z: Any) -> None:
-    """Whether a function gave the projections of one view or two."""
-    if not isinstance(z, tuple | list) or len(z) not in (1, 2) or not all(isinstance(x, Tensor) for x in z):
-        got = f"{len(z)} of {type(z[0]).__name__}" if isinstance(z, tuple | list) and z else type(z).__name__
-        raise TypeError(f"projections must give a tensor for each of two views, or one tensor, got {got}")
-    shapes = [tuple(x.shape) for x in z]
-    if any(len(shape) != 2 or shape[1] < 2 for shape in shapes) or len(set(shapes)) > 1:
-        raise ValueError(
-            f"projections must have the shape (rows, dimensions), at least 2 of these, alike in both views, got "
-            f"{' and '.join(map(str, shapes))}"
-        )
-    if not all(x.is_floating_point() for x in z):
-        raise TypeError(f"projections must be floating-point, got {' and '.join(str(x.dtype) for x in z)}")
-
-
-def _measurable(z: Tensor) -> Tensor:
-    """In float32 or better, where float64 exists too."""
-    return checks.at_least_float32(z.detach() if z.device.type in ("cpu", "cuda") else z.detach().cpu())
-
-
-@contextmanager
-def _undisturbed(module: nn.Module) -> Iterator[None]:
-    """Eval mode, no gradients, the same random numbers every time; afterwards all is as it was."""
-    modes = [(part, part.training) for part in module.modules()]
-    on_cuda = getattr(module, "device", torch.device("cpu")).type == "cuda"
-    # What was compiled for training would be compiled again for another mode and other sizes.
-    stance = torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
-    with torch.no_grad(), isolate_rng(include_cuda=on_cuda), stance:
-        random.seed(SEED)
-        np.random.seed(SEED)
-        torch.default_generator.manual_seed(SEED)
-        if on_cuda:
-            torch.cuda.manual_seed(SEED)
-        module.eval()
-        try:
-            yield
-        finally:
-            for part, mode in modes:
-                part.training = mode
