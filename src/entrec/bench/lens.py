@@ -94,7 +94,7 @@ def settings(
     device: str = "auto",
     steps: int | None = None,
     every: int = 50,
-    held_out: int = 2048,
+    held_out: int = 512,
     **given: Any,
 ) -> Settings:
     """Check the choices; `given` are settings of the run: er, backbone, ..."""
