@@ -1,9 +1,11 @@
 """The sums and their gradients in fused Triton kernels: float32 points on a CUDA device (or in Triton's interpreter)."""
 
+from typing import Any
+
 from torch import Tensor
 
 from entrec.launch import INTERPRETED
-from entrec.pairwise.kernels import distances, dots, rows, sphere
+from entrec.pairwise.kernels import distances, dots, narrow, rows, sphere
 from entrec.pairwise.similarity import exponent
 from entrec.pairwise.tiled import Gradients, Pairs, Weighing
 
@@ -14,7 +16,10 @@ def log_sums(a: Tensor, b: Tensor, pairs: Pairs, ieee: bool) -> Tensor:
     """The l_i; (..., k, d), (..., m, d) -> (..., k)."""
     x = problems(a)
     y = x if a is b else problems(b)
-    sums = dots.log_sums(x, y, pairs, ieee) if pairs.similarity == "dot" else distances.log_sums(x, y, _power(pairs), pairs)
+    if pairs.similarity == "dot":
+        sums = dots.log_sums(x, y, pairs, ieee)
+    else:
+        sums = _by_differences(x).log_sums(x, y, _power(pairs), pairs)
     return sums.reshape(a.shape[:-1])
 
 
@@ -34,7 +39,7 @@ def gradients(
     if pairs.similarity == "dot":
         found = dots.gradients(x, y, pairs, by_row, by_column, wanted, ieee)
     else:
-        found = distances.gradients(x, y, _power(pairs), pairs, by_row, by_column, wanted)
+        found = _by_differences(x).gradients(x, y, _power(pairs), pairs, by_row, by_column, wanted)
     in_a, in_b = (None if g is None else g.reshape(z.shape) for g, z in ((found.rows, a), (found.columns, b)))
     return Gradients(in_a, in_b, None)
 
@@ -46,6 +51,11 @@ def problems(x: Tensor) -> Tensor:
 
 def _weighing(x: Weighing | None) -> Weighing | None:
     return None if x is None else Weighing(*(y.reshape(-1, y.shape[-1]).contiguous() for y in x))
+
+
+def _by_differences(x: Tensor) -> Any:
+    """The kernels for points of so many dimensions."""
+    return narrow if x.shape[-1] <= narrow.WIDEST else distances
 
 
 def _power(pairs: Pairs) -> float:

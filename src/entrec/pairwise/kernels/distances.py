@@ -10,37 +10,11 @@ import triton.language as tl
 from torch import Tensor
 
 from entrec.launch import launch
+from entrec.pairwise.kernels.powers import kind, power, slope
 from entrec.pairwise.tiled import Gradients, Pairs, Weighing
 
 LOG2E = tl.constexpr(1.4426950408889634)
 _PROGRAMS = 512  # that keep a large card busy
-
-
-@triton.jit
-def _power(x, p, KIND: tl.constexpr):
-    """|x|^p, with an exponent of 1 or 2 known beforehand."""
-    if KIND == 1:
-        y = tl.abs(x)
-    elif KIND == 2:
-        y = x * x
-    else:
-        size = tl.abs(x)
-        y = tl.where(size > 0, tl.exp2(p * tl.log2(tl.where(size > 0, size, 1.0))), 0.0)
-    return y
-
-
-@triton.jit
-def _slope(x, p, KIND: tl.constexpr):
-    """The derivative of |x|^p, zero at x = 0."""
-    sign = tl.where(x > 0, 1.0, tl.where(x < 0, -1.0, 0.0))
-    if KIND == 1:
-        y = sign
-    elif KIND == 2:
-        y = 2 * x
-    else:
-        size = tl.abs(x)
-        y = p * sign * tl.where(size > 0, tl.exp2((p - 1) * tl.log2(tl.where(size > 0, size, 1.0))), 0.0)
-    return y
 
 
 @triton.jit
@@ -50,7 +24,7 @@ def _similarities(x, y, rows, columns, k, m, d, p, scale, KIND: tl.constexpr, RO
     for _ in range(d):
         a = tl.load(x + rows, mask=rows < k, other=0.0)
         b = tl.load(y + columns, mask=columns < m, other=0.0)
-        s += _power(a[:, None] - b[None, :], p, KIND)
+        s += power(a[:, None] - b[None, :], p, KIND)
         x += k
         y += m
     return -scale * s
@@ -124,12 +98,12 @@ def _gradient(
             w += tl.exp2((s - column_sum[None, :]) * LOG2E) * column_weight[None, :]
         if EXCLUDE:
             w = tl.where(rows[:, None] + offset == columns[None, :], 0.0, w)
-        w = tl.where((rows[:, None] < k) & (columns[None, :] < m), -scale * w, 0.0)
+        w = tl.where((rows[:, None] < k) & (columns[None, :] < m), -scale * p * w, 0.0)
         a, b, at = x + rows, y + columns, out + rows
         for _ in range(d):
             difference = tl.load(a, mask=rows < k, other=0.0)[:, None] - tl.load(b, mask=columns < m, other=0.0)[None, :]
             # Only this program touches these rows, so the order of the additions is always the same.
-            tl.atomic_add(at, tl.sum(w * _slope(difference, p, KIND), 1), mask=rows < k, sem="relaxed")
+            tl.atomic_add(at, tl.sum(w * slope(difference, p, KIND), 1), mask=rows < k, sem="relaxed")
             a += k
             b += m
             at += k
@@ -145,7 +119,7 @@ def log_sums(a: Tensor, b: Tensor, p: float, pairs: Pairs) -> Tensor:
     launch(
         _log_sums, (triton.cdiv(k, rows), problems),
         x, y, out, k, m, d, p, pairs.scale, pairs.offset,
-        EXCLUDE=pairs.exclude_diagonal, KIND=_kind(p), ROWS=rows, COLUMNS=columns, num_warps=4,
+        EXCLUDE=pairs.exclude_diagonal, KIND=kind(p), ROWS=rows, COLUMNS=columns, num_warps=4,
     )  # fmt: skip
     return out
 
@@ -170,7 +144,7 @@ def _pull(x: Tensor, y: Tensor, p: float, rows: Weighing | None, columns: Weighi
         _gradient, (triton.cdiv(k, height), problems),
         x, y, *(rows or (x, x)), *(columns or (x, x)), out, k, m, d, p, pairs.scale, offset,
         BY_ROW=rows is not None, BY_COLUMN=columns is not None, EXCLUDE=pairs.exclude_diagonal,
-        KIND=_kind(p), ROWS=height, COLUMNS=breadth, num_warps=4,
+        KIND=kind(p), ROWS=height, COLUMNS=breadth, num_warps=4,
     )  # fmt: skip
     return out.mT.contiguous()
 
@@ -181,7 +155,3 @@ def _block(k: int, problems: int) -> tuple[int, int]:
     while rows > 16 and triton.cdiv(k, rows) * problems < _PROGRAMS:
         rows //= 2
     return rows, 4096 // rows
-
-
-def _kind(p: float) -> int:
-    return int(p) if p in (1.0, 2.0) else 0

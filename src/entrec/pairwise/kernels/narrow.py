@@ -1,0 +1,170 @@
+"""Log-sums of exp(-scale sum |a-b|^p) and their gradients in few dimensions, where the sums over pairs are most of the work.
+
+As in `distances`, from the differences themselves. A thread has a row of its own and meets the columns one after the other, so
+no sum crosses threads; a program has a share of the columns, so that there are enough of them, and the shares are joined by a
+second kernel, always in the same order.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from entrec.launch import launch
+from entrec.pairwise.kernels.powers import kind, power, slope
+from entrec.pairwise.tiled import Gradients, Pairs, Weighing
+
+WIDEST = 32  # dimensions, all of which a gradient keeps in registers
+LOG2E = tl.constexpr(1.4426950408889634)
+_ROWS = 128  # of a tile: one for each thread of four warps
+_COLUMNS, _COLUMNS_BACK = 16, 8  # of a tile; a gradient holds all of their coordinates too
+_PROGRAMS = 1536  # that keep a large card busy
+
+
+@triton.jit
+def _similarities(
+    x, y, rows, columns, k, m, p, scale, D: tl.constexpr, KIND: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):
+    """-scale sum |x-y|^p of a block of pairs, a column in each row of it: what one thread holds is a row's."""
+    s = tl.zeros([COLUMNS, ROWS], tl.float32)
+    for c in tl.static_range(D):
+        a = tl.load(x + c * k + rows, mask=rows < k, other=0.0)
+        b = tl.load(y + c * m + columns, mask=columns < m, other=0.0)
+        s += power(a[None, :] - b[:, None], p, KIND)
+    return -scale * s
+
+
+@triton.jit(do_not_specialize=["k", "m", "share", "offset"])
+def _log_sums(
+    x, y, out, k, m, share, p, scale, offset,
+    D: tl.constexpr, EXCLUDE: tl.constexpr, KIND: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Rows of log sum_j exp over a share of the columns, by a running maximum of the exponents."""
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    first = tl.program_id(1) * share
+    problem = tl.program_id(2).to(tl.int64)
+    x += problem * k * D
+    y += problem * m * D
+    top = tl.full([ROWS], float("-inf"), tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    for start in range(first, tl.minimum(first + share, m), COLUMNS):
+        columns = start + tl.arange(0, COLUMNS)
+        s = _similarities(x, y, rows, columns, k, m, p, scale, D, KIND, ROWS, COLUMNS)
+        outside = columns[:, None] >= m
+        if EXCLUDE:
+            outside |= rows[None, :] + offset == columns[:, None]
+        s = tl.where(outside, float("-inf"), s)
+        higher = tl.maximum(top, tl.max(s, 0))
+        shift = tl.where(higher == float("-inf"), 0.0, higher)
+        total = total * tl.exp2((top - shift) * LOG2E) + tl.sum(tl.exp2((s - shift[None, :]) * LOG2E), 0)
+        top = higher
+    tl.store(out + (problem * tl.num_programs(1) + tl.program_id(1)) * k + rows, top + tl.log(total), mask=rows < k)
+
+
+@triton.jit(do_not_specialize=["k", "shares"])
+def _joined(parts, out, k, shares, ROWS: tl.constexpr):
+    """Rows of log sum_s exp over shares, (problems, shares, k) -> (problems, k)."""
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    problem = tl.program_id(1).to(tl.int64)
+    parts += problem * shares * k
+    top = tl.full([ROWS], float("-inf"), tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    for _ in range(shares):
+        x = tl.load(parts + rows, mask=rows < k, other=float("-inf"))
+        higher = tl.maximum(top, x)
+        shift = tl.where(higher == float("-inf"), 0.0, higher)
+        total = total * tl.exp2((top - shift) * LOG2E) + tl.exp2((x - shift) * LOG2E)
+        top = higher
+        parts += k
+    tl.store(out + problem * k + rows, top + tl.log(total), mask=rows < k)
+
+
+@triton.jit(do_not_specialize=["k", "m", "share", "offset"])
+def _gradient(
+    x, y, row_sums, row_gradient, column_sums, column_gradient, out, k, m, share, p, scale, offset,
+    D: tl.constexpr, HELD: tl.constexpr, BY_ROW: tl.constexpr, BY_COLUMN: tl.constexpr, EXCLUDE: tl.constexpr,
+    KIND: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """sum_j W_ij ds_ij/dx_i over a share, W_ij = g_i exp(s_ij - l_i) [by row] + g_j exp(s_ij - l_j) [by column]."""
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    first = tl.program_id(1) * share
+    problem = tl.program_id(2).to(tl.int64)
+    x += problem * k * D
+    y += problem * m * D
+    if BY_ROW:
+        row_sum = tl.load(row_sums + problem * k + rows, mask=rows < k, other=0.0)
+        row_weight = tl.load(row_gradient + problem * k + rows, mask=rows < k, other=0.0)
+    dims = tl.arange(0, HELD)
+    found = tl.zeros([HELD, ROWS], tl.float32)
+    for start in range(first, tl.minimum(first + share, m), COLUMNS):
+        columns = start + tl.arange(0, COLUMNS)
+        s = _similarities(x, y, rows, columns, k, m, p, scale, D, KIND, ROWS, COLUMNS)
+        w = tl.zeros([COLUMNS, ROWS], tl.float32)
+        if BY_ROW:
+            w += tl.exp2((s - row_sum[None, :]) * LOG2E) * row_weight[None, :]
+        if BY_COLUMN:
+            column_sum = tl.load(column_sums + problem * m + columns, mask=columns < m, other=0.0)
+            column_weight = tl.load(column_gradient + problem * m + columns, mask=columns < m, other=0.0)
+            w += tl.exp2((s - column_sum[:, None]) * LOG2E) * column_weight[:, None]
+        if EXCLUDE:
+            w = tl.where(rows[None, :] + offset == columns[:, None], 0.0, w)
+        w = tl.where((rows[None, :] < k) & (columns[:, None] < m), -scale * p * w, 0.0)
+        for c in tl.static_range(D):
+            a = tl.load(x + c * k + rows, mask=rows < k, other=0.0)
+            b = tl.load(y + c * m + columns, mask=columns < m, other=0.0)
+            pull = tl.sum(w * slope(a[None, :] - b[:, None], p, KIND), 0)
+            found += tl.where(dims[:, None] == c, pull[None, :], 0.0)  # which of them is known when this is compiled
+    out += (problem * tl.num_programs(1) + tl.program_id(1)) * D * k
+    tl.store(out + dims[:, None] * k + rows[None, :], found, mask=(dims[:, None] < D) & (rows[None, :] < k))
+
+
+def log_sums(a: Tensor, b: Tensor, p: float, pairs: Pairs) -> Tensor:
+    """The l_i of (problems, k, d) and (problems, m, d) float32 points."""
+    x = a.mT.contiguous()
+    y = x if a is b else b.mT.contiguous()
+    (problems, k, d), m = a.shape, b.shape[1]
+    blocks, shares, share = _shares(k, m, problems, _COLUMNS)
+    parts = torch.empty((problems, shares, k), dtype=torch.float32, device=a.device)
+    launch(
+        _log_sums, (blocks, shares, problems),
+        x, y, parts, k, m, share, p, pairs.scale, pairs.offset,
+        D=d, EXCLUDE=pairs.exclude_diagonal, KIND=kind(p), ROWS=_ROWS, COLUMNS=_COLUMNS, num_warps=4,
+    )  # fmt: skip
+    if shares == 1:
+        return parts[:, 0]
+    out = torch.empty((problems, k), dtype=torch.float32, device=a.device)
+    launch(_joined, (blocks, problems), parts, out, k, shares, ROWS=_ROWS, num_warps=4)
+    return out
+
+
+def gradients(
+    a: Tensor, b: Tensor, p: float, pairs: Pairs, rows: Weighing | None, columns: Weighing | None, wanted: tuple[bool, bool]
+) -> Gradients:
+    """The gradients in a and b, as wanted."""
+    x = a.mT.contiguous()
+    y = x if a is b else b.mT.contiguous()
+    in_a = _pull(x, y, p, rows, columns, pairs.offset, pairs) if wanted[0] else None
+    in_b = _pull(y, x, p, columns, rows, -pairs.offset, pairs) if wanted[1] else None
+    return Gradients(in_a, in_b, None)
+
+
+def _pull(x: Tensor, y: Tensor, p: float, rows: Weighing | None, columns: Weighing | None, offset: int, pairs: Pairs) -> Tensor:
+    """What the columns y add to the gradient of the rows x; both (problems, d, k)."""
+    (problems, d, k), m = x.shape, y.shape[2]
+    blocks, shares, share = _shares(k, m, problems, _COLUMNS_BACK)
+    out = torch.empty((problems, shares, d, k), dtype=torch.float32, device=x.device)
+    launch(
+        _gradient, (blocks, shares, problems),
+        x, y, *(rows or (x, x)), *(columns or (x, x)), out, k, m, share, p, pairs.scale, offset,
+        D=d, HELD=triton.next_power_of_2(d), BY_ROW=rows is not None, BY_COLUMN=columns is not None,
+        EXCLUDE=pairs.exclude_diagonal, KIND=kind(p), ROWS=_ROWS, COLUMNS=_COLUMNS_BACK, num_warps=4,
+    )  # fmt: skip
+    return out.sum(dim=1).mT.contiguous()
+
+
+def _shares(k: int, m: int, problems: int, columns: int) -> tuple[int, int, int]:
+    """Blocks of rows, shares of the columns, and columns in a share."""
+    blocks = triton.cdiv(k, _ROWS)
+    wanted = triton.cdiv(_PROGRAMS, blocks * problems)
+    share = triton.cdiv(triton.cdiv(m, columns), wanted) * columns
+    return blocks, triton.cdiv(m, share), share
