@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 from entrec import VonMisesFisher
 from entrec.identifiability import Experiment, Latents, Sphere, infonce_loss
-from entrec.identifiability.experiment import Draws, _computing, device_for, device_name
+from entrec.identifiability.experiment import _AHEAD, Draws, _computing, device_for, device_name
 from entrec.identifiability.networks import networks
 
 LATENTS = Latents(Sphere(3), None, VonMisesFisher(10.0))
@@ -26,8 +26,8 @@ def test_steps_are_those_of_a_plain_loop() -> None:
     losses = [moment.loss for moment in ours.run(5, 1)]
     mixing, encoder = networks(0, 3, Sphere(3), 5, 10)
     draws, adam = Generator().manual_seed(1), torch.optim.Adam(encoder.parameters(), 1e-3)
-    for loss in losses:
-        z1, z2 = LATENTS.pairs(32, draws)
+    drawn = [z.split(32) for z in LATENTS.pairs(32 * _AHEAD, draws)]  # for many steps at once
+    for loss, z1, z2 in zip(losses, *drawn, strict=False):
         expected = LOSS(encoder(mixing(z1)), encoder(mixing(z2)))
         assert loss == pytest.approx(expected.item(), rel=1e-4)
         adam.zero_grad()

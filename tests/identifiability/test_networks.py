@@ -95,3 +95,26 @@ def test_networks_belong_to_their_seed_and_leave_pytorchs_generator_alone() -> N
     for a, b, c in zip(encoder.parameters(), too.parameters(), else_.parameters(), strict=True):
         assert torch.equal(a, b)
         assert not torch.equal(a, c)
+
+
+def test_padding_changes_neither_what_an_encoder_finds_nor_how_it_learns() -> None:
+    _, plain = networks(0, 3, Sphere(3), 5, 10)
+    _, padded = networks(0, 3, Sphere(3), 5, 10)
+    padded.pad(64)
+    assert [tuple(layer.weight.shape) for layer in padded.layers] == [(64, 3), *[(64, 64)] * 5, (3, 64)]
+    assert padded.widths == plain.widths
+    adams = [torch.optim.Adam(encoder.parameters(), 1e-2) for encoder in (plain, padded)]
+    x = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
+    for _ in range(10):
+        found = [encoder(x) for encoder in (plain, padded)]
+        torch.testing.assert_close(found[1], found[0], atol=1e-5, rtol=1e-5)
+        for adam, z in zip(adams, found, strict=True):
+            adam.zero_grad()
+            (z**3).sum().backward()
+            adam.step()
+    for a, b in zip(plain.parameters(), padded.parameters(), strict=True):
+        own = tuple(map(slice, a.shape))
+        torch.testing.assert_close(b[own], a, atol=1e-5, rtol=1e-4)
+        added = torch.ones(b.shape, dtype=torch.bool)
+        added[own] = False
+        assert not b[added].any()

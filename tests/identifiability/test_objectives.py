@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from entrec import Gaussian, GeneralizedNormal, Laplace, VonMisesFisher, er_bound
-from entrec.identifiability import er_loss, infonce_loss
+from entrec.identifiability import Latents, Sphere, er_loss, infonce_loss
 from entrec.identifiability.laws import Law
 from entrec.pairwise.similarity import to_sphere
 
@@ -47,14 +47,24 @@ def test_infonce_is_what_the_reference_loops_compute(density: Law) -> None:
 @pytest.mark.parametrize("bandwidth", [0.3, 1.0, 10.0])
 @pytest.mark.parametrize("density", DENSITIES)
 def test_er_is_minus_the_bound_and_what_loops_compute(density: Law, bandwidth: float) -> None:
+    """With q_h in both terms, as the paper's tables have it."""
     z1, z2 = views(density)
-    kernel = density.with_bandwidth(bandwidth)
-    log_c, kernel_log_c = float(density.log_normalizer(D)), float(kernel.log_normalizer(D))
-    entropy = -np.mean([math.log(np.mean([math.exp(log_q(kernel, a, b)) for b in z2])) for a in z2]) - kernel_log_c
-    reconstruction = np.mean([log_q(density, b, a) for a, b in zip(z1, z2, strict=True)]) + log_c
+    q = density.with_bandwidth(bandwidth)
+    entropy = -np.mean([math.log(np.mean([math.exp(log_q(q, a, b)) for b in z2])) for a in z2])
+    reconstruction = np.mean([log_q(q, b, a) for a, b in zip(z1, z2, strict=True)])
     loss = float(er_loss(z1, z2, density, bandwidth))
     assert loss == pytest.approx(-(entropy + reconstruction), rel=1e-9)
-    assert loss == pytest.approx(-float(er_bound(z1, z2, density, kernel).value), rel=1e-12)
+    assert loss == pytest.approx(-float(er_bound(z1, z2, q, q).value), rel=1e-9)
+
+
+def test_a_wide_kernel_in_the_entropy_alone_would_reward_one_point() -> None:
+    """Why h is in both terms: the true latents of the first row of the tables against all projections at one point."""
+    latents = Latents(Sphere(10), None, VonMisesFisher(1.0))
+    z1, z2 = latents.pairs(2000, torch.Generator().manual_seed(0))
+    q, kernel, point = VonMisesFisher(1.0), VonMisesFisher(0.1), z1[:1].expand(2000, 10)
+    assert er_bound(point, point, q, kernel).value > er_bound(z1, z2, q, kernel).value + 0.5
+    for h in (1.0, 10.0):
+        assert er_loss(point, point, q, h) > er_loss(z1, z2, q, h)
 
 
 @pytest.mark.parametrize("density", DENSITIES)

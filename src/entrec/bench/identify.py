@@ -5,7 +5,7 @@ entrec bench identify --precision 32 --precision tf32 --precision bf16 --out FIL
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import product
+from itertools import pairwise, product
 from typing import Any, get_args
 
 import torch
@@ -104,7 +104,7 @@ def run(chosen: Settings, progress: Callable[[str], None] = lambda part: None) -
 
 
 def _measured(setting: Setting, steps: int, device: torch.device) -> Row:
-    experiment = experiment_of(setting, device)
+    experiment = experiment_of(setting, device, compiled=True)
     list(experiment.run(_WARM, _WARM))
     experiment.seconds = 0.0
     list(experiment.run(steps, steps))
@@ -115,7 +115,7 @@ def _measured(setting: Setting, steps: int, device: torch.device) -> Row:
 
 def encoder_operations(encoder: Encoder, rows: int) -> int:
     """Of the products in a step: forward, and backward in weights and in inputs, with two for each entry."""
-    return 3 * 2 * rows * sum(layer.weight.numel() for layer in encoder.modules() if isinstance(layer, torch.nn.Linear))
+    return 3 * 2 * rows * sum(i * o for i, o in pairwise(encoder.widths))
 
 
 def _graph(experiment: Experiment) -> str:

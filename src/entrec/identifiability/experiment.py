@@ -18,6 +18,8 @@ from entrec.training.captured import Captured
 Precision = Literal["32", "tf32", "bf16"]
 PAIRWISE: dict[Precision, pairwise.Precision] = {"32": "ieee", "tf32": "fast", "bf16": "fast"}
 Loss = Callable[[Tensor, Tensor], Tensor]
+_AHEAD = 32  # steps whose data are drawn at once: what is small for one of them would take a quarter of its time in launches
+_LANES = 64  # of matrix units in less than float32
 
 
 class Draws(NamedTuple):
@@ -36,7 +38,7 @@ class Moment(NamedTuple):
 
 
 class Experiment:
-    """An encoder that is trained on mixed latents; on a GPU a step, from its draws to Adam's update, is one CUDA graph.
+    """An encoder that is trained on mixed latents; on a GPU a step, from data to Adam's update, is one CUDA graph.
 
     Args:
         draws: where latents come from; their generator is on the device.
@@ -45,17 +47,29 @@ class Experiment:
         loss: of the projections of both views.
         rate: Adam's learning rate.
         precision: of the encoder's products: `32`, or on a GPU `tf32` or `bf16`.
+        compiled: on a GPU, by kernels that are compiled for it, which takes half a minute.
     """
 
     def __init__(
-        self, draws: Draws, mixing: Mixing, encoder: Encoder, loss: Loss, rate: float, precision: Precision = "32"
+        self,
+        draws: Draws,
+        mixing: Mixing,
+        encoder: Encoder,
+        loss: Loss,
+        rate: float,
+        precision: Precision = "32",
+        compiled: bool = False,
     ) -> None:
         self.device = draws.generator.device
         self.draws, self.loss, self.precision = draws, loss, precision
         self.mixing, self.encoder = mixing.to(self.device), encoder.to(self.device)
+        if precision != "32":
+            self.encoder.pad(_LANES)
         on_gpu = self.device.type == "cuda"
         self.optimizer = Adam(encoder.parameters(), rate, fused=True, capturable=on_gpu)
-        self.captured = Captured(self._step, [draws.generator]) if on_gpu else None
+        self.captured = Captured(self._step) if on_gpu else None
+        self._objective = torch.compile(self._loss_of, dynamic=False) if on_gpu and compiled else self._loss_of
+        self._drawn: Iterator[Tensor] = iter(())
         self.seconds = 0.0  # of steps
         self._last = torch.zeros((), device=self.device)
 
@@ -71,8 +85,16 @@ class Experiment:
     @torch.no_grad()
     def project(self, z: Tensor) -> Tensor:
         """Projections of latents, through the mixing and the encoder."""
+        data = self.mixed(z)
         with _computing(self.device, self.precision):
-            return self._projected(z)
+            return self._encoded(data)
+
+    @torch.no_grad()
+    def mixed(self, z: Tensor) -> Tensor:
+        """Data of latents: in float32 whatever the encoder's precision, or they would be other data."""
+        with _computing(self.device, "32"):
+            data: Tensor = self.mixing(z)
+        return data
 
     def _timed(self, steps: int) -> float:
         """The loss of the last of so many steps; the host waits for the device at the end, and only there."""
@@ -80,22 +102,32 @@ class Experiment:
         with _computing(self.device, self.precision):
             for _ in range(steps):
                 if self.captured is None:
-                    self._step()
+                    self._step(self._next())
                 else:
-                    self.captured(None)
+                    self.captured(None, self._next())
             loss = float(self._last)
         self.seconds += time.perf_counter() - begin
         return loss
 
-    def _projected(self, z: Tensor) -> Tensor:
-        data = self.mixing(z)
+    def _next(self) -> Tensor:
+        """Data of a step, both views', (2 batch, dim)."""
+        for data in self._drawn:
+            return data
+        k = self.draws.batch
+        views = [z.unflatten(0, (_AHEAD, k)) for z in self.draws.pairs(_AHEAD * k, self.draws.generator)]
+        self._drawn = iter(self.mixed(torch.cat(views, dim=1)).unbind())
+        return next(self._drawn)
+
+    def _encoded(self, data: Tensor) -> Tensor:
         with torch.autocast("cuda", torch.bfloat16) if self.precision == "bf16" else nullcontext():
             found: Tensor = self.encoder(data)
         return found
 
-    def _step(self) -> None:
-        both = self._projected(torch.cat(self.draws.pairs(self.draws.batch, self.draws.generator)))
-        loss = self.loss(*both.split(self.draws.batch))
+    def _loss_of(self, data: Tensor) -> Tensor:
+        return self.loss(*self._encoded(data).split(self.draws.batch))
+
+    def _step(self, data: Tensor) -> None:
+        loss = self._objective(data)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()

@@ -25,6 +25,7 @@ from entrec.training.draws import generator_of
 Objective = Literal["infonce", "er"]
 _POINTS = 20  # of the curve
 _BATCHES = 10  # fresh ones, over which scores are averaged
+_COMPILED = 20_000  # steps from which on it pays to compile them
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Setting:
         output: space of the projections.
         model: the density q, as a word: vmf:1, normal, laplace, gennorm:3.
         objective: infonce or er.
-        bandwidth: of ER's kernel, in units of the model's density.
+        bandwidth: h, of the model's density in both terms of ER.
         dim: latents.
         batch: pairs in a step.
         steps: of Adam.
@@ -136,8 +137,8 @@ class Result:
         return self.curve[-1].step / self.seconds
 
 
-def experiment_of(setting: Setting, device: torch.device) -> Experiment:
-    """What a setting trains, before its first step."""
+def experiment_of(setting: Setting, device: torch.device, compiled: bool | None = None) -> Experiment:
+    """What a setting trains, before its first step; compiled on a GPU where that pays, or as asked."""
     mixing, encoder = networks(
         setting.seed, setting.dim, space_named(setting.output, setting.dim), setting.width, setting.draws
     )
@@ -147,7 +148,8 @@ def experiment_of(setting: Setting, device: torch.device) -> Experiment:
     else:
         loss = partial(er_loss, density=density, bandwidth=setting.bandwidth, precision=pairwise)
     draws = Draws(setting.latents.pairs, setting.batch, generator_of(device, setting.seed, 2))
-    return Experiment(draws, mixing, encoder, loss, setting.rate, setting.precision)
+    compiled = setting.steps >= _COMPILED if compiled is None else compiled
+    return Experiment(draws, mixing, encoder, loss, setting.rate, setting.precision, compiled)
 
 
 def _scores(experiment: Experiment, latents: Latents, generator: Generator, batches: int) -> tuple[float, float]:
@@ -174,7 +176,7 @@ def identify(setting: Setting, device: str = "auto", progress: Callable[[Point],
     experiment, latents = experiment_of(setting, where), setting.latents
     judge = generator_of(where, setting.seed, 3)
     z = latents.sample(setting.batch, judge)
-    mixed = experiment.mixing(z)
+    mixed = experiment.mixed(z)
     before = (r2(z, mixed), mcc(z, mixed))
     curve: list[Point] = []
     for moment in experiment.run(setting.steps, max(1, setting.steps // _POINTS)):
