@@ -17,6 +17,7 @@ from entrec.pairwise.rows import cosines, directions
 from entrec.pairwise.similarity import to_sphere
 
 SIZES = [(1, 1, 1), (2, 2, 3), (66, 66, 6), (5, 70, 9)]
+SIMILARITIES: list[Similarity] = ["dot", "cosine", "sqeuclidean", "l1", ("lp", 1.5)]
 TOLERANCE: dict[Precision, float] = {"fast": 2e-3, "ieee": 1e-5}
 
 
