@@ -218,4 +218,4 @@ def test_on_a_gpu() -> None:
     (row,) = found.rows
     assert row.bare.keys() == {"eager", "captured", "compiled", "compiled and captured"}
     assert row.peak_mb is not None
-    assert all(row.parts[part] > 0 for part in PARTS)
+    assert all(row.parts[part] > 0 for part in PARTS if part != "loss")  # that of compiled branches is in the forward pass

@@ -1,8 +1,8 @@
 """Log-sums of exp(-scale sum |a-b|^p) and their gradients in few dimensions, where the sums over pairs are most of the work.
 
-As in `distances`, from the differences themselves. A thread has a row of its own and meets the columns one after the other, so
-no sum crosses threads; a program has a share of the columns, so that there are enough of them, and the shares are joined by a
-second kernel, always in the same order.
+As in `distances`, from the differences themselves. A thread has two rows of its own and meets the columns one after the other,
+so no sum crosses threads. A program has a share of the columns, so that there are enough of them, and the shares are joined by
+a second kernel, always in the same order.
 """
 
 import torch
@@ -16,7 +16,7 @@ from entrec.pairwise.tiled import Gradients, Pairs, Weighing
 
 WIDEST = 32  # dimensions, all of which a gradient keeps in registers
 LOG2E = tl.constexpr(1.4426950408889634)
-_ROWS = 128  # of a tile: one for each thread of four warps
+_ROWS = 128  # of a tile, one for each thread of four warps; a program has two tiles, one below the other
 _COLUMNS, _COLUMNS_BACK = 16, 8  # of a tile; a gradient holds all of their coordinates too
 _PROGRAMS = 1536  # that keep a large card busy
 
@@ -24,14 +24,27 @@ _PROGRAMS = 1536  # that keep a large card busy
 @triton.jit
 def _similarities(
     x, y, rows, columns, k, m, p, scale, D: tl.constexpr, KIND: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
-):
-    """-scale sum |x-y|^p of a block of pairs, a column in each row of it: what one thread holds is a row's."""
+):  # fmt: skip
+    """-scale sum |x-y|^p of two blocks of pairs, a column in each row of them: what one thread holds is a row's.
+
+    The second block has the rows ROWS further on, so that a column is read once for two rows: reading is what takes longest.
+    """
     s = tl.zeros([COLUMNS, ROWS], tl.float32)
+    t = tl.zeros([COLUMNS, ROWS], tl.float32)
     for c in tl.static_range(D):
-        a = tl.load(x + c * k + rows, mask=rows < k, other=0.0)
-        b = tl.load(y + c * m + columns, mask=columns < m, other=0.0)
-        s += power(a[None, :] - b[:, None], p, KIND)
-    return -scale * s
+        b = tl.load(y + c * m + columns, mask=columns < m, other=0.0)[:, None]
+        s += power(tl.load(x + c * k + rows, mask=rows < k, other=0.0)[None, :] - b, p, KIND)
+        t += power(tl.load(x + c * k + rows + ROWS, mask=rows + ROWS < k, other=0.0)[None, :] - b, p, KIND)
+    return -scale * s, -scale * t
+
+
+@triton.jit
+def _with(s, outside, top, total):
+    """A running log-sum, as its largest exponent and the rest of it, with a block more."""
+    s = tl.where(outside, float("-inf"), s)
+    higher = tl.maximum(top, tl.max(s, 0))
+    shift = tl.where(higher == float("-inf"), 0.0, higher)
+    return higher, total * tl.exp2((top - shift) * LOG2E) + tl.sum(tl.exp2((s - shift[None, :]) * LOG2E), 0)
 
 
 @triton.jit(do_not_specialize=["k", "m", "share", "offset"])
@@ -39,26 +52,26 @@ def _log_sums(
     x, y, out, k, m, share, p, scale, offset,
     D: tl.constexpr, EXCLUDE: tl.constexpr, KIND: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Rows of log sum_j exp over a share of the columns, by a running maximum of the exponents."""
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    """Rows of log sum_j exp over a share of the columns."""
+    rows = tl.program_id(0) * 2 * ROWS + tl.arange(0, ROWS)
     first = tl.program_id(1) * share
     problem = tl.program_id(2).to(tl.int64)
     x += problem * k * D
     y += problem * m * D
     top = tl.full([ROWS], float("-inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
+    top_2 = tl.full([ROWS], float("-inf"), tl.float32)
+    total_2 = tl.zeros([ROWS], tl.float32)
     for start in range(first, tl.minimum(first + share, m), COLUMNS):
         columns = start + tl.arange(0, COLUMNS)
-        s = _similarities(x, y, rows, columns, k, m, p, scale, D, KIND, ROWS, COLUMNS)
-        outside = columns[:, None] >= m
-        if EXCLUDE:
-            outside |= rows[None, :] + offset == columns[:, None]
-        s = tl.where(outside, float("-inf"), s)
-        higher = tl.maximum(top, tl.max(s, 0))
-        shift = tl.where(higher == float("-inf"), 0.0, higher)
-        total = total * tl.exp2((top - shift) * LOG2E) + tl.sum(tl.exp2((s - shift[None, :]) * LOG2E), 0)
-        top = higher
-    tl.store(out + (problem * tl.num_programs(1) + tl.program_id(1)) * k + rows, top + tl.log(total), mask=rows < k)
+        s, t = _similarities(x, y, rows, columns, k, m, p, scale, D, KIND, ROWS, COLUMNS)
+        outside = (columns[:, None] >= m) | (EXCLUDE & (rows[None, :] + offset == columns[:, None]))
+        top, total = _with(s, outside, top, total)
+        outside = (columns[:, None] >= m) | (EXCLUDE & (rows[None, :] + ROWS + offset == columns[:, None]))
+        top_2, total_2 = _with(t, outside, top_2, total_2)
+    out += (problem * tl.num_programs(1) + tl.program_id(1)) * k
+    tl.store(out + rows, top + tl.log(total), mask=rows < k)
+    tl.store(out + rows + ROWS, top_2 + tl.log(total_2), mask=rows + ROWS < k)
 
 
 @triton.jit(do_not_specialize=["k", "shares"])
@@ -79,43 +92,65 @@ def _joined(parts, out, k, shares, ROWS: tl.constexpr):
     tl.store(out + problem * k + rows, top + tl.log(total), mask=rows < k)
 
 
+@triton.jit
+def _weights(
+    s, rows, columns, k, m, row_sums, row_gradient, column_sums, column_gradient, offset,
+    BY_ROW: tl.constexpr, BY_COLUMN: tl.constexpr, EXCLUDE: tl.constexpr,
+):  # fmt: skip
+    """W_ij = g_i exp(s_ij - l_i) [by row] + g_j exp(s_ij - l_j) [by column] of a block of pairs."""
+    w = tl.zeros_like(s)
+    if BY_ROW:
+        row_sum = tl.load(row_sums + rows, mask=rows < k, other=0.0)[None, :]
+        w += tl.exp2((s - row_sum) * LOG2E) * tl.load(row_gradient + rows, mask=rows < k, other=0.0)[None, :]
+    if BY_COLUMN:
+        column_sum = tl.load(column_sums + columns, mask=columns < m, other=0.0)[:, None]
+        w += tl.exp2((s - column_sum) * LOG2E) * tl.load(column_gradient + columns, mask=columns < m, other=0.0)[:, None]
+    if EXCLUDE:
+        w = tl.where(rows[None, :] + offset == columns[:, None], 0.0, w)
+    return tl.where((rows[None, :] < k) & (columns[:, None] < m), w, 0.0)
+
+
 @triton.jit(do_not_specialize=["k", "m", "share", "offset"])
 def _gradient(
     x, y, row_sums, row_gradient, column_sums, column_gradient, out, k, m, share, p, scale, offset,
     D: tl.constexpr, HELD: tl.constexpr, BY_ROW: tl.constexpr, BY_COLUMN: tl.constexpr, EXCLUDE: tl.constexpr,
     KIND: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """sum_j W_ij ds_ij/dx_i over a share, W_ij = g_i exp(s_ij - l_i) [by row] + g_j exp(s_ij - l_j) [by column]."""
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    """sum_j W_ij ds_ij/dx_i over a share of the columns."""
+    rows = tl.program_id(0) * 2 * ROWS + tl.arange(0, ROWS)
     first = tl.program_id(1) * share
     problem = tl.program_id(2).to(tl.int64)
     x += problem * k * D
     y += problem * m * D
-    if BY_ROW:
-        row_sum = tl.load(row_sums + problem * k + rows, mask=rows < k, other=0.0)
-        row_weight = tl.load(row_gradient + problem * k + rows, mask=rows < k, other=0.0)
+    row_sums += problem * k
+    row_gradient += problem * k
+    column_sums += problem * m
+    column_gradient += problem * m
     dims = tl.arange(0, HELD)
     found = tl.zeros([HELD, ROWS], tl.float32)
+    found_2 = tl.zeros([HELD, ROWS], tl.float32)
     for start in range(first, tl.minimum(first + share, m), COLUMNS):
         columns = start + tl.arange(0, COLUMNS)
-        s = _similarities(x, y, rows, columns, k, m, p, scale, D, KIND, ROWS, COLUMNS)
-        w = tl.zeros([COLUMNS, ROWS], tl.float32)
-        if BY_ROW:
-            w += tl.exp2((s - row_sum[None, :]) * LOG2E) * row_weight[None, :]
-        if BY_COLUMN:
-            column_sum = tl.load(column_sums + problem * m + columns, mask=columns < m, other=0.0)
-            column_weight = tl.load(column_gradient + problem * m + columns, mask=columns < m, other=0.0)
-            w += tl.exp2((s - column_sum[:, None]) * LOG2E) * column_weight[:, None]
-        if EXCLUDE:
-            w = tl.where(rows[None, :] + offset == columns[:, None], 0.0, w)
-        w = tl.where((rows[None, :] < k) & (columns[:, None] < m), -scale * p * w, 0.0)
+        s, t = _similarities(x, y, rows, columns, k, m, p, scale, D, KIND, ROWS, COLUMNS)
+        w = _weights(
+            s, rows, columns, k, m, row_sums, row_gradient, column_sums, column_gradient, offset, BY_ROW, BY_COLUMN, EXCLUDE
+        )
+        v = _weights(
+            t, rows + ROWS, columns, k, m, row_sums, row_gradient, column_sums, column_gradient, offset,
+            BY_ROW, BY_COLUMN, EXCLUDE,
+        )  # fmt: skip
         for c in tl.static_range(D):
-            a = tl.load(x + c * k + rows, mask=rows < k, other=0.0)
-            b = tl.load(y + c * m + columns, mask=columns < m, other=0.0)
-            pull = tl.sum(w * slope(a[None, :] - b[:, None], p, KIND), 0)
+            b = tl.load(y + c * m + columns, mask=columns < m, other=0.0)[:, None]
+            a = tl.load(x + c * k + rows, mask=rows < k, other=0.0)[None, :]
+            pull = tl.sum(w * slope(a - b, p, KIND), 0)
             found += tl.where(dims[:, None] == c, pull[None, :], 0.0)  # which of them is known when this is compiled
+            a = tl.load(x + c * k + rows + ROWS, mask=rows + ROWS < k, other=0.0)[None, :]
+            pull = tl.sum(v * slope(a - b, p, KIND), 0)
+            found_2 += tl.where(dims[:, None] == c, pull[None, :], 0.0)
     out += (problem * tl.num_programs(1) + tl.program_id(1)) * D * k
-    tl.store(out + dims[:, None] * k + rows[None, :], found, mask=(dims[:, None] < D) & (rows[None, :] < k))
+    at = dims[:, None] * k + rows[None, :]
+    tl.store(out + at, -scale * p * found, mask=(dims[:, None] < D) & (rows[None, :] < k))
+    tl.store(out + at + ROWS, -scale * p * found_2, mask=(dims[:, None] < D) & (rows[None, :] + ROWS < k))
 
 
 def log_sums(a: Tensor, b: Tensor, p: float, pairs: Pairs) -> Tensor:
@@ -133,7 +168,7 @@ def log_sums(a: Tensor, b: Tensor, p: float, pairs: Pairs) -> Tensor:
     if shares == 1:
         return parts[:, 0]
     out = torch.empty((problems, k), dtype=torch.float32, device=a.device)
-    launch(_joined, (blocks, problems), parts, out, k, shares, ROWS=_ROWS, num_warps=4)
+    launch(_joined, (triton.cdiv(k, _ROWS), problems), parts, out, k, shares, ROWS=_ROWS, num_warps=4)
     return out
 
 
@@ -164,7 +199,7 @@ def _pull(x: Tensor, y: Tensor, p: float, rows: Weighing | None, columns: Weighi
 
 def _shares(k: int, m: int, problems: int, columns: int) -> tuple[int, int, int]:
     """Blocks of rows, shares of the columns, and columns in a share."""
-    blocks = triton.cdiv(k, _ROWS)
+    blocks = triton.cdiv(k, 2 * _ROWS)
     wanted = triton.cdiv(_PROGRAMS, blocks * problems)
     share = triton.cdiv(triton.cdiv(m, columns), wanted) * columns
     return blocks, triton.cdiv(m, share), share

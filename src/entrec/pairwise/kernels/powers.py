@@ -32,7 +32,7 @@ def power(x, p, KIND: tl.constexpr):
 def slope(x, p, KIND: tl.constexpr):
     """The derivative of |x|^p, over p; zero at x = 0."""
     if KIND == 1:
-        y = tl.where(x > 0, 1.0, tl.where(x < 0, -1.0, 0.0))
+        y = tl.minimum(tl.maximum(x * 1e38, -1.0), 1.0)  # the sign, in fewer instructions than by comparing
     elif KIND == 2:
         y = x
     elif KIND == 3:
