@@ -18,6 +18,7 @@ def mlp(
     norm: bool = True,
     norm_last: bool = False,
     bias_last: bool = True,
+    affine_last: bool = False,
 ) -> nn.Sequential:
     """The projection head of SimCLR and MoCo, and BYOL's projection head and predictor; (k, width) -> (k, out).
 
@@ -30,8 +31,9 @@ def mlp(
         out: of the projections.
         layers: linear maps in all; 1 is a linear head.
         norm: BatchNorm before each ReLU.
-        norm_last: end with a BatchNorm without affine parameters, as SimCLR's and SimSiam's heads do.
+        norm_last: end with a BatchNorm, as SimCLR's and SimSiam's heads do.
         bias_last: whether the last linear map has a bias, where no BatchNorm follows.
+        affine_last: whether that BatchNorm has affine parameters; SimCLR's and SimSiam's have none, lightly's has.
     """
     for name, x in (("width", width), ("hidden", hidden), ("out", out), ("layers", layers)):
         checks.whole(name, x, 1)
@@ -41,7 +43,7 @@ def mlp(
         parts += [nn.Linear(i, o, bias=not norm), *([nn.BatchNorm1d(o)] if norm else []), nn.ReLU(inplace=True)]
     parts.append(nn.Linear(widths[-1], out, bias=bias_last and not norm_last))
     if norm_last:
-        parts.append(nn.BatchNorm1d(out, affine=False))
+        parts.append(nn.BatchNorm1d(out, affine=affine_last))
     return nn.Sequential(*parts)
 
 

@@ -29,6 +29,7 @@ class Options:
         norm: BatchNorm in projector and predictor, without which BYOL leans on a slow teacher far more.
         predictor: whether there is one; without it and without an EMA, all that is left is to agree on one point.
         schedule: `"constant"`, as in the ER paper's ablation; `"cosine"` raises the EMA to 1 over the run, as BYOL did.
+        scale: of BYOL's own loss, 2 - 2 cos; one half makes its gradient that of minus the cosine, as others have it.
     """
 
     kappa: float = 10.0
@@ -42,6 +43,7 @@ class Options:
     dim: int = 256
     norm: bool = True
     predictor: bool = True
+    scale: float = 1.0
 
 
 def defaults(width: int, small: bool) -> Options:
@@ -66,6 +68,7 @@ class BYOL(nn.Module):
         self.register_buffer("coefficient", torch.tensor(options.ema or 0.0, dtype=torch.float64), persistent=False)
         self.er = ContinuousER(options.kappa, options.estimator, options.weight, gather)
         self.loss = None if er else BYOLLoss(validate=False)
+        self.scale = options.scale
 
     def forward(self, views: Views) -> Step:
         """All views predict the teacher's projections of the others."""
@@ -76,7 +79,7 @@ class BYOL(nn.Module):
         with torch.no_grad():
             targets = tuple(x.detach() for x in z[: views.full]) if self.teacher is None else each(self.teacher, full)
         step = Step(z[0], features[0].detach(), z, targets, predictions)
-        loss = self.er.pairs(step).loss if self.loss is None else self.loss(predictions, targets)
+        loss = self.er.pairs(step).loss if self.loss is None else self.scale * self.loss(predictions, targets)
         return step._replace(loss=loss)
 
     def see(self, images: Tensor, view: int = 0) -> Seen:

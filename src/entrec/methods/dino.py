@@ -1,5 +1,6 @@
 """DINO (Caron et al., 2021): self-distillation of centred and sharpened softmax outputs, with multi-crop."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,11 +9,11 @@ from torch import Tensor, nn
 
 from entrec.branches.centring import Centre, teacher_probabilities
 from entrec.branches.ema import Teacher, cosine_ema
-from entrec.branches.heads import DINOHead
+from entrec.branches.heads import DINOHead, DINOOutput
 from entrec.estimators import ERObjective, discrete_er_objective
 from entrec.losses import DINOLoss
 from entrec.methods.continuous import ContinuousER
-from entrec.methods.step import Progress, Seen, Step, Views, together
+from entrec.methods.step import Progress, Seen, Step, Views, each, together
 
 RECIPE = "dino"
 
@@ -27,6 +28,8 @@ class Options:
         estimator: of ER's entropy: `"discrete"` of the student's codes, or `"joe"` and `"plugin"` of its bottleneck.
         codes: outputs of the head.
         norm: BatchNorm in the head, for convolutional encoders.
+        layers: linear maps of the head up to its bottleneck.
+        shared_statistics: BatchNorm sees the rows of all views of a size together, as DINO has it; otherwise each view's alone.
         small_crops: further views, of a part of the image and a smaller size, that only the student sees.
     """
 
@@ -45,6 +48,8 @@ class Options:
     hidden: int = 2048
     bottleneck: int = 256
     norm: bool = False
+    layers: int = 3
+    shared_statistics: bool = True
 
 
 def defaults(width: int, small: bool) -> Options:
@@ -62,7 +67,7 @@ class DINO(nn.Module):
     def __init__(self, encoder: nn.Module, width: int, options: Options, er: bool, gather: bool) -> None:
         super().__init__()
         self.encoder = encoder
-        self.head = DINOHead(width, options.hidden, options.bottleneck, options.codes, norm=options.norm)
+        self.head = DINOHead(width, options.hidden, options.bottleneck, options.codes, options.layers, options.norm)
         self.teacher = None if options.ema is None else Teacher(nn.Sequential(self.encoder, self.head))
         # On the device, as it may change with every step.
         self.register_buffer("coefficient", torch.tensor(options.ema or 0.0, dtype=torch.float64), persistent=False)
@@ -76,11 +81,10 @@ class DINO(nn.Module):
 
     def forward(self, views: Views) -> Step:
         """The student's codes of every view against the teacher's of the other full-size ones."""
-        features = together(self.encoder, views.images)
-        outputs = self.head(torch.cat(features))
+        features = (together if self.options.shared_statistics else each)(self.encoder, views.images)
+        outputs = self._rows(self.head, features)
         with torch.no_grad():
-            full = torch.cat(views.images[: views.full])
-            teacher = self.teacher(full) if self.teacher is not None else self.head(self.encoder(full))
+            teacher = self._rows(self._as_teacher if self.teacher is None else self.teacher, views.images[: views.full])
         if self.continuous is not None:
             z, targets = outputs.bottleneck.chunk(len(features)), teacher.bottleneck.chunk(views.full)
         else:
@@ -89,6 +93,17 @@ class DINO(nn.Module):
             z, targets = outputs.logits.chunk(len(features)), probabilities.chunk(views.full)
         step = Step(z[0], features[0].detach(), tuple(z), tuple(targets), kept=(teacher.logits.detach(),))
         return step._replace(loss=self._loss(step))
+
+    def _rows(self, module: Callable[[Tensor], DINOOutput], views: tuple[Tensor, ...]) -> DINOOutput:
+        """The module's output of all views' rows, one view below the other."""
+        if self.options.shared_statistics:
+            return module(torch.cat(views))
+        return DINOOutput(*(torch.cat(part) for part in zip(*map(module, views), strict=True)))
+
+    def _as_teacher(self, images: Tensor) -> DINOOutput:
+        """The student in the teacher's place."""
+        found: DINOOutput = self.head(self.encoder(images))
+        return found
 
     def _loss(self, step: Step) -> Tensor:
         if self.with_er:

@@ -10,7 +10,7 @@ from entrec.branches.queue import Queue
 from entrec.branches.sinkhorn import sinkhorn, total_over_ranks
 from entrec.estimators import ERObjective, discrete_er_objective
 from entrec.losses import SwAVLoss
-from entrec.methods.step import Progress, Seen, Step, Views, together
+from entrec.methods.step import Progress, Seen, Step, Views, each, together
 from entrec.pairwise import ranks
 
 RECIPE = "swav"
@@ -23,6 +23,7 @@ class Options:
     Args:
         queue: projections of earlier batches that share the balance, for batches smaller than the number of prototypes.
         frozen: part of the run, from its beginning, in which the prototypes stay where they are.
+        shared_statistics: BatchNorm sees the rows of all views of a size together, as SwAV has it; otherwise each view's alone.
     """
 
     temperature: float = 0.1
@@ -36,6 +37,7 @@ class Options:
     frozen: float = 0.005
     hidden: int = 2048
     dim: int = 128
+    shared_statistics: bool = True
 
 
 def defaults(width: int, small: bool) -> Options:
@@ -65,8 +67,12 @@ class SwAV(nn.Module):
 
     def forward(self, views: Views) -> Step:
         """Logits of every view against the codes of the full-size ones."""
-        features = together(self.encoder, views.images)
-        z = self.projector(torch.cat(features))
+        if self.options.shared_statistics:
+            features = together(self.encoder, views.images)
+            z = self.projector(torch.cat(features))
+        else:
+            features = each(self.encoder, views.images)
+            z = torch.cat(each(self.projector, features))
         logits = tuple(self.prototypes(z).chunk(len(features)))
         with torch.no_grad():
             codes = tuple(self._codes(x) for x in logits[: views.full])
