@@ -160,7 +160,14 @@ def _blurred(look: Look, size: int, image: int) -> Look:
     return replace(look, blur=look.blur if image >= SMALL_IMAGE else 0.0, kernel=2 * (size // 20) + 1)
 
 
-def recipe(name: RecipeName, size: int, views: int = 2, small_crops: int = 0, small_size: int | None = None) -> Recipe:
+def recipe(
+    name: RecipeName,
+    size: int,
+    views: int = 2,
+    small_crops: int = 0,
+    small_size: int | None = None,
+    min_area: float | None = None,
+) -> Recipe:
     """The published views of a method.
 
     All flip half of the images, jitter the colours of 80%, and make 20% grey; they differ in the rest (at 224 pixels):
@@ -190,6 +197,7 @@ def recipe(name: RecipeName, size: int, views: int = 2, small_crops: int = 0, sm
         views: number of full views; BYOL's and DINO's two kinds take turns.
         small_crops: number of small views that follow them.
         small_size: side of a small view; by default 96/224 of `size`.
+        min_area: the smallest area of a full view's crop, as a share of the image's; by default the recipe's.
 
     Example:
         >>> [view.crop.size for view in recipe("swav", 224, small_crops=2).views]
@@ -201,8 +209,10 @@ def recipe(name: RecipeName, size: int, views: int = 2, small_crops: int = 0, sm
     small_size = max(1, round(96 / 224 * size)) if small_size is None else checks.whole("small_size", small_size, 1)
     published = _published(name, size, small_crops > 0)
     crop = published.crop
-    if size < SMALL_IMAGE and crop.scale is not None:
-        crop = replace(crop, scale=(max(0.2, crop.scale[0]), 1.0))
+    if crop.scale is None and min_area is not None:
+        raise ValueError(f"recipe {name!r} takes the whole image, so there is no smallest crop, got {min_area}")
+    if crop.scale is not None and (size < SMALL_IMAGE or min_area is not None):
+        crop = replace(crop, scale=(max(0.2, crop.scale[0]) if min_area is None else min_area, 1.0))
     full = [View(crop, _blurred(look, size, size)) for look in published.looks]
     small = View(
         replace(crop, size=small_size, scale=crop.scale and published.small_scale),
