@@ -14,6 +14,13 @@ _NAMES = "simclr, cmc, ir, moco, deepcluster, swav, byol or dino"
 def train(
     method: Annotated[str, typer.Argument(help=f"One of {_NAMES}.", metavar="METHOD", show_default=False)],
     er: Annotated[bool, typer.Option("--er", help="The ER objective in place of the method's own loss.")] = False,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="Begin from a published protocol instead of our defaults: lightly, its CIFAR-10 benchmark (byol, dino, moco, "
+            "simclr, swav; 200 epochs, batch 512, kNN with k = 200). Options given here, and --config, go before it."
+        ),
+    ] = None,
     data: Annotated[
         str | None,
         typer.Option(
@@ -44,7 +51,7 @@ def train(
     kappa: Annotated[float | None, typer.Option(help="Concentration of ER's density and kernel.")] = None,
     views: Annotated[int | None, typer.Option(help="Full-size views of each image. [default: 2]")] = None,
     optimizer: Annotated[
-        str | None, typer.Option(help="lars, sgd or adamw. [default: lars; adamw for the tiny encoder]")
+        str | None, typer.Option(help="lars, sgd, adam or adamw. [default: lars; adamw for the tiny encoder]")
     ] = None,
     rate: Annotated[float | None, typer.Option(help="Learning rate for a batch of 256, to which it is in proportion.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, or auto: a GPU if there is one. [default: auto]")] = None,
@@ -83,7 +90,7 @@ def train(
         "epochs": epochs, "batch_size": batch_size, "backbone": backbone, "image_size": image_size, "seed": seed, "ema": ema,
         "estimator": estimator, "weight": weight, "kappa": kappa, "views": views, "optimizer": optimizer, "rate": rate,
         "device": device, "devices": devices, "workers": workers, "precision": precision, "labels": labels, "root": root,
-        "compile": compile, "keep": keep, "patience": patience, "on_collapse": on_collapse,
+        "compile": compile, "keep": keep, "patience": patience, "on_collapse": on_collapse, "preset": preset,
     }  # fmt: skip
     given = {key: value for key, value in given.items() if value is not None}
     given |= {key: True for key, on in (("er", er), ("strict", strict)) if on}

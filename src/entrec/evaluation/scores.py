@@ -48,22 +48,32 @@ def score(
     few: bool = False,
     device: torch.device | str = "cpu",
     workers: int = 0,
+    knn_k: int = 20,
+    knn_temperature: float = 0.07,
 ) -> Evaluation:
     """Evaluate a frozen encoder, in eval mode, on a train and a test set; images without a label do not count."""
     found = [extract(encoder, split, prepare, device=device, workers=workers) for split in (train, test)]
-    return score_features(*_near(device, found), classes, few=few)
+    return score_features(*_near(device, found), classes, few=few, knn_k=knn_k, knn_temperature=knn_temperature)
 
 
-def score_features(train: Features, test: Features, classes: int, *, few: bool = False) -> Evaluation:
+def score_features(
+    train: Features,
+    test: Features,
+    classes: int,
+    *,
+    few: bool = False,
+    knn_k: int = 20,
+    knn_temperature: float = 0.07,
+) -> Evaluation:
     """The same from features, computed where they are; rows without a label are left out, and the protocols say how many."""
     left_out = _left_out(train, test)
     skipped = (*train.skipped, *test.skipped)
     train, test = labelled(train, "train"), labelled(test, "test")
-    top1 = knn_accuracy(train, test, classes=classes)
+    top1 = knn_accuracy(train, test, k=knn_k, temperature=knn_temperature, classes=classes)
     error = (top1 * (1 - top1) / len(test.values)) ** 0.5
     probe = linear_probe(train, test)
     return Evaluation(
-        Score("kNN", top1, error, knn_protocol(train, test) + left_out),
+        Score("kNN", top1, error, knn_protocol(train, test, k=knn_k, temperature=knn_temperature) + left_out),
         Score("linear", probe.accuracy, probe.standard_error, probe.protocol + left_out),
         tuple(_few(train, test, per_class, left_out) for per_class in FEW) if few else (),
         skipped,

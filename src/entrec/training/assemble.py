@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
-from torch.optim import SGD, AdamW, Optimizer
+from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from entrec.branches.backbones import SMALL, Backbone, build_backbone, check_takes, fitting_size
 from entrec.data import Source
@@ -21,10 +21,10 @@ from entrec.views.augment import Augment
 from entrec.views.recipe import Recipe, recipe
 
 # LARS as in the ER paper, with SimCLR's decay; the others with what small images are usually begun with.
-_RATES = {"lars": 0.3, "sgd": 0.1, "adamw": 1e-3}
+_RATES = {"lars": 0.3, "sgd": 0.1, "adam": 1e-3, "adamw": 1e-3}
 _TINY_RATE = 6e-3  # AdamW's for the tiny encoder, whose runs are short
 _TINY_PREDICTOR_RATE = 10.0  # times that, for BYOL; chosen on an earlier form of shapes, and not compared with 1 on this one
-_DECAYS = {"lars": 1e-6, "sgd": 5e-4, "adamw": 1e-3}
+_DECAYS = {"lars": 1e-6, "sgd": 5e-4, "adam": 1e-6, "adamw": 1e-3}
 
 
 class Parts(NamedTuple):
@@ -71,7 +71,7 @@ def assemble(settings: Settings, source: Source) -> Parts:
         rate=_rate(optimizer, network) if settings.rate is None else settings.rate,
         weight_decay=_DECAYS[optimizer] if settings.weight_decay is None else settings.weight_decay,
         workers=_workers(settings.devices) if settings.workers is None else settings.workers,
-        evaluate_every=settings.evaluate_every or _evaluate_every(settings.epochs, source),
+        evaluate_every=settings.evaluate_every or _evaluate_every(settings, source),
         options=asdict(options),
     )
     return Parts(source, backbone, method, _augment(views, source), complete)
@@ -95,10 +95,11 @@ def _batch(images: int) -> int:
     return int(min(256, 2 ** (images.bit_length() - 1)))
 
 
-def _evaluate_every(epochs: int, source: Source) -> int:
+def _evaluate_every(settings: Settings, source: Source) -> int:
     train, test = len(source.train), 0 if source.test is None else len(source.test)  # type: ignore[arg-type]
-    scored = min(train, KNN_IMAGES) + min(test, KNN_IMAGES) if source.classes and test else 0
-    return epochs_between(epochs, train, scored + 2 * rows_to_look_at(train))
+    most = train + test if settings.knn_all else KNN_IMAGES
+    scored = min(train, most) + min(test, most) if source.classes and test else 0
+    return epochs_between(settings.epochs, train, scored + 2 * rows_to_look_at(train))
 
 
 def _workers(devices: int) -> int:
@@ -144,7 +145,8 @@ def _recipe(settings: Settings, source: Source, options: Any, backbone: Backbone
     name: Any = settings.recipe or ("none" if source.views > 1 else settings.entry.recipe)
     small = getattr(options, "small_crops", 0)
     views = source.views if source.views > 1 else getattr(options, "views", settings.entry.views)
-    found = recipe(name, size, views, small, fitting_size(backbone, round(96 / 224 * size)) if small else None)
+    small_size = fitting_size(backbone, round(96 / 224 * size)) if small else None
+    found = recipe(name, size, views, small, small_size, settings.min_crop)
     for view in found.views[views:][:1]:
         check_takes(backbone, source.channels, view.crop.size)
     return name, found
@@ -157,9 +159,9 @@ def _augment(views: Recipe, source: Source) -> Augment:
     return Augment(views, means, stds)
 
 
-def adamw(params: Any, rate: float, on_gpu: bool, **more: Any) -> AdamW:
-    """AdamW; on a GPU in a form that a CUDA graph can hold, which may run without one too."""
-    found = AdamW(params, rate, capturable=on_gpu, fused=on_gpu, **more)
+def adamw(params: Any, rate: float, on_gpu: bool, kind: type[Adam] = AdamW, **more: Any) -> Adam:
+    """AdamW, or Adam; on a GPU in a form that a CUDA graph can hold, which may run without one too."""
+    found = kind(params, rate, capturable=on_gpu, fused=on_gpu, **more)
     # Else it would warn at its first step, which is taken before any capture, that it could be had faster.
     found._warned_capturable_if_run_uncaptured = True
     return found
@@ -174,15 +176,14 @@ def synchronised(module: nn.Module) -> None:
 
 
 def optimizer_of(settings: Settings, method: nn.Module, on_gpu: bool = False) -> Optimizer:
-    """The optimiser at its peak rate, biases and norms without decay and without LARS's adaptation.
+    """The optimiser at its peak rate, biases and norms without decay, unless all decay, and without LARS's adaptation.
 
     On a GPU in a form that a CUDA graph can hold, whose rate may be a tensor.
     """
     assert settings.rate is not None  # filled in by `assemble`
-    assert settings.weight_decay is not None
     assert settings.batch_size is not None
     rate = scaled_rate(settings.rate, settings.batch_size)
-    groups = [{**group, "lr": rate} for group in parameter_groups(method, settings.weight_decay)]
+    groups = [{**group, "lr": rate} for group in _groups(settings, method)]
     factor = settings.options.get("predictor_rate", 1.0)
     if factor != 1:
         groups = faster(groups, cast(Any, method).predictor, factor)
@@ -190,4 +191,10 @@ def optimizer_of(settings: Settings, method: nn.Module, on_gpu: bool = False) ->
         return LARS(groups, rate, momentum=0.9)
     if settings.optimizer == "sgd":
         return SGD(groups, rate, momentum=0.9, fused=on_gpu)
-    return adamw(groups, rate, on_gpu)
+    return adamw(groups, rate, on_gpu, Adam if settings.optimizer == "adam" else AdamW)
+
+
+def _groups(settings: Settings, method: nn.Module) -> list[dict[str, Any]]:
+    assert settings.weight_decay is not None  # filled in by `assemble`
+    groups = parameter_groups(method, settings.weight_decay)
+    return [{**group, "weight_decay": settings.weight_decay} for group in groups] if settings.decay_all else groups

@@ -60,6 +60,7 @@ def _summary(loop: Loop, kept: int, look: Look | None, found: Evaluation | None,
     rows = [row for row in loop.run.metrics if row["epoch"] == kept - 1]
     return {
         "method": settings.method,
+        "preset": settings.preset,
         "objective": "er" if settings.er else "own",
         "dataset": loop.parts.source.name,
         "epochs": loop.place.epoch,
@@ -67,6 +68,7 @@ def _summary(loop: Loop, kept: int, look: Look | None, found: Evaluation | None,
         "ema": settings.options.get("ema"),
         "seed": settings.seed,
         "knn_top1": None if found is None else found.knn.accuracy,
+        **_best_knn(loop.run.metrics),
         "linear_top1": None if found is None else found.linear.accuracy,
         **{key: _mean(key, rows) for key in _MEASURED},
         "infonce_bound": _mean("held_out_infonce_bound", rows),
@@ -81,6 +83,13 @@ def _summary(loop: Loop, kept: int, look: Look | None, found: Evaluation | None,
         "wall_seconds": seconds,
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
     }
+
+
+def _best_knn(rows: list[dict[str, float]]) -> dict[str, float | None]:
+    """The highest kNN score during training, and after how many epochs it was: chosen on the test split, so no estimate."""
+    scored = [(row["knn_top1"], -row["epoch"]) for row in rows if "knn_top1" in row]
+    best, epoch = max(scored) if scored else (None, 0.0)
+    return {"knn_best": best, "knn_best_epochs": None if best is None else int(1 - epoch)}
 
 
 def _take_kept(loop: Loop) -> int:
@@ -100,7 +109,8 @@ def evaluation(loop: Loop) -> Evaluation | None:
     train, test = (loop.extract(encoder, single(part)) for part in (source.train, source.test))
     if not bool((test.labels >= 0).any()):
         return None
-    return score_features(train, test, len(source.classes), few=source.name == "digits")
+    k, temperature, few = loop.settings.knn_k, loop.settings.knn_temperature, source.name == "digits"
+    return score_features(train, test, len(source.classes), few=few, knn_k=k, knn_temperature=temperature)
 
 
 def _mean(key: str, rows: list[dict[str, float]]) -> float | None:

@@ -256,15 +256,16 @@ class Loop:
 
     def knn(self) -> float | None:
         """Online kNN accuracy on the test split, or on a part of a large one, where there are labels."""
-        source, classes = self.parts.source, len(self.parts.source.classes)
+        source, classes, settings = self.parts.source, len(self.parts.source.classes), self.settings
         if not classes or source.test is None:
             return None
-        bank, judged = (
-            self.extract(self.parts.backbone.module, some(single(part), KNN_IMAGES)) for part in (source.train, source.test)
-        )
+        splits = [single(part) for part in (source.train, source.test)]
+        looked_at = splits if settings.knn_all else [some(part, KNN_IMAGES) for part in splits]
+        bank, judged = (self.extract(self.parts.backbone.module, part) for part in looked_at)
         if not (bool((bank.labels >= 0).any()) and bool((judged.labels >= 0).any())):
             return None
-        return knn_accuracy(labelled(bank), labelled(judged), classes=classes)
+        k, temperature = settings.knn_k, settings.knn_temperature
+        return knn_accuracy(labelled(bank), labelled(judged), k=k, temperature=temperature, classes=classes)
 
     def _count_skipped(self, names: tuple[str, ...], log: Log | None) -> None:
         new = [name for name in names if name not in self.skipped]

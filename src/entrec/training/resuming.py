@@ -12,8 +12,8 @@ from entrec.training.settings import Settings, settings
 
 # What may change when a run goes on: how it is computed and shown, not what.
 _MAY_CHANGE = {
-    "capture", "checkpoint_every", "compile", "device", "devices", "evaluate_every", "keep", "lens", "log_every",
-    "on_collapse", "patience", "root", "scores", "strict", "wandb", "workers",
+    "capture", "checkpoint_every", "compile", "device", "devices", "evaluate_every", "evaluate_last", "keep", "lens",
+    "log_every", "on_collapse", "patience", "root", "scores", "strict", "wandb", "workers",
 }  # fmt: skip
 
 
@@ -50,7 +50,8 @@ def restore(loop: Loop, source: Source) -> None:
     if not loop.run.checkpoint.is_file():
         return
     found, wanted = checkpoint.load(loop.run.checkpoint), loop.settings.flat()
-    different = [key for key in wanted if key not in _MAY_CHANGE and found.config.get(key) != wanted[key]]
+    # A setting that the checkpoint does not know is newer than it, and its default is what was done before.
+    different = [key for key in wanted if key not in _MAY_CHANGE and found.config.get(key, wanted[key]) != wanted[key]]
     if different:
         raise ValueError(f"the checkpoint is of another run: {', '.join(different)} differ from config.yaml")
     facts = facts_of(source)

@@ -31,7 +31,7 @@ def evaluate(
     root: str | None = None,
     strict: bool = False,
 ) -> Evaluation:
-    """KNN and linear probe of a run's encoder, frozen and in eval mode, on the train and test split of labelled data.
+    """KNN, as the run has it, and linear probe of its encoder, frozen and in eval mode, on both splits of labelled data.
 
     Images without a label do not count, nor do those that cannot be read: the protocols say how many had none, and `skipped`
     which could not be read.
@@ -57,6 +57,7 @@ def evaluate(
     found = score(
         encoder.backbone.module, single(source.train), single(source.test), plain, len(source.classes),
         few=source.name == "digits", device=where, workers=workers,
+        **{key: encoder.config[key] for key in ("knn_k", "knn_temperature") if key in encoder.config},
     )  # fmt: skip
     return found._replace(encoder=f"the {who}'s encoder, frozen; {plain.rule}")
 

@@ -20,6 +20,7 @@ class Settings:
     Args:
         method: one of the eight.
         er: the ER objective in place of the method's loss.
+        preset: the protocol whose settings it began from (see `entrec.training.presets`); None: our own defaults.
         data: a name (shapes, digits, cifar10, ...), a folder of images, or an archive of one.
         epochs: passes over the data.
         batch_size: images in a step, over all devices; None: 256, or the power of two that a smaller data set has.
@@ -27,12 +28,15 @@ class Settings:
         backbone: a timm or torchvision model, or `tiny`; None: what suits the data.
         image_size: side of a full-size view; None: what suits the data.
         recipe: the augmentations (simclr, byol, moco, swav, dino, none); None: the method's own.
+        min_crop: the smallest area of a full-size crop, as a share of the image's; None: the recipe's.
         labels: take folders for classes, or not; None: look.
         root: where a named data set lies or is downloaded to; None: ~/.cache/entrec/NAME.
-        optimizer: `lars`, `sgd` or `adamw`; None: LARS, as published, but AdamW for the tiny encoder and its short runs.
+        optimizer: `lars`, `sgd`, `adam` or `adamw`; None: LARS, as published, or AdamW for the tiny encoder and its short runs.
         rate: learning rate for 256 images in a batch, to which it is in proportion; None: the optimiser's usual one.
-        weight_decay: not of biases and norms; None: the optimiser's usual one.
+        weight_decay: None: the optimiser's usual one.
+        decay_all: biases and norms decay too.
         warmup: part of the run in which the learning rate rises.
+        rate_changes: with every `step`, or with every `epoch`, within which it stays.
         precision: `32` or `bf16`; None: bf16 on a GPU that has it.
         device: `cpu`, `cuda` or `auto`.
         devices: how many processes, one device each.
@@ -43,6 +47,10 @@ class Settings:
         log_every: steps between two rows of metrics.csv.
         evaluate_every: epochs between two kNN scores, and two looks through the lens; None: so many that they take about 2 %
             of training, but ten in a run at the least.
+        evaluate_last: epochs at the end of a run after each of which there are both.
+        knn_k: neighbours that vote.
+        knn_temperature: of their votes.
+        knn_all: kNN scores during training look at all images, instead of 10,000 of a split; the last one always does.
         lens: look at held-out views without labels, and say in words whether the representation is healthy.
         on_collapse: `warn`, or `stop` where the lens has seen a collapse, or no numbers, twice in a row.
         keep: whose encoder the run is known by: `last`, or `best-er`, that with the highest ER bound on held-out views.
@@ -56,6 +64,7 @@ class Settings:
 
     method: str
     er: bool = False
+    preset: str | None = None
     data: str = "shapes"
     epochs: int = 100
     batch_size: int | None = None
@@ -63,12 +72,15 @@ class Settings:
     backbone: str | None = None
     image_size: int | None = None
     recipe: str | None = None
+    min_crop: float | None = None
     labels: bool | None = None
     root: str | None = None
-    optimizer: Literal["lars", "sgd", "adamw"] | None = None
+    optimizer: Literal["lars", "sgd", "adam", "adamw"] | None = None
     rate: float | None = None
     weight_decay: float | None = None
+    decay_all: bool = False
     warmup: float = 0.1
+    rate_changes: Literal["step", "epoch"] = "step"
     precision: Literal["32", "bf16"] | None = None
     device: str = "auto"
     devices: int = 1
@@ -78,6 +90,10 @@ class Settings:
     capture: bool = True
     log_every: int = 10
     evaluate_every: int | None = None
+    evaluate_last: int = 1
+    knn_k: int = 20
+    knn_temperature: float = 0.07
+    knn_all: bool = False
     lens: bool = True
     on_collapse: Literal["warn", "stop"] = "warn"
     keep: Literal["last", "best-er"] = "last"
@@ -110,7 +126,7 @@ def settings(method: str, given: Mapping[str, Any]) -> Settings:
         TypeError: a value of the wrong kind.
     """
     if method not in METHODS:
-        raise ValueError(f"there is no method {method!r}{_nearest(method, METHODS)}; there are {', '.join(METHODS)}")
+        raise ValueError(f"there is no method {method!r}{nearest(method, METHODS)}; there are {', '.join(METHODS)}")
     common = get_type_hints(Settings)
     own = get_type_hints(METHODS[method].options)
     reserved = {"method", "options"}
@@ -172,12 +188,16 @@ def fitting(name: str, value: Any, wanted: Any) -> Any:
 
 _AT_LEAST: dict[str, float] = {
     "epochs": 1, "batch_size": 2, "seed": 0, "image_size": 8, "weight_decay": 0, "devices": 1, "workers": 0, "log_every": 1,
-    "evaluate_every": 1, "checkpoint_every": 1, "patience": 1, "weight": 0,
+    "evaluate_every": 1, "evaluate_last": 1, "checkpoint_every": 1, "patience": 1, "weight": 0,
     "views": 2, "small_crops": 0, "queue": 0, "hidden": 1, "dim": 2,
     "codes": 2, "clusters": 2, "prototypes": 2, "iterations": 1, "negatives": 1, "bottleneck": 2,
+    "knn_k": 1, "layers": 1, "splits": 1,
 }  # fmt: skip
-_POSITIVE = {"rate", "predictor_rate", "temperature", "teacher_temperature", "kappa", "epsilon"}
-_FRACTIONS = {"warmup", "ema", "momentum", "centre_momentum", "frozen"}
+_POSITIVE = {
+    "rate", "predictor_rate", "temperature", "teacher_temperature", "kappa", "epsilon", "scale",
+    "knn_temperature", "min_crop",
+}  # fmt: skip
+_FRACTIONS = {"warmup", "ema", "momentum", "centre_momentum", "frozen", "min_crop"}
 
 
 def _check_ranges(values: Mapping[str, Any]) -> None:
@@ -196,9 +216,10 @@ def _unknown(key: str, method: str, common: set[str], own: Mapping[str, Any]) ->
     elsewhere = [name for name, entry in METHODS.items() if key in {f.name for f in fields(entry.options)}]
     if elsewhere:
         return f"{method} has no option {key!r}, which {', '.join(elsewhere)} {'have' if len(elsewhere) > 1 else 'has'}"
-    return f"there is no option {key!r}{_nearest(key, {*common, *own})}"
+    return f"there is no option {key!r}{nearest(key, {*common, *own})}"
 
 
-def _nearest(word: str, among: Any) -> str:
+def nearest(word: str, among: Any) -> str:
+    """A hint at the word among these that is most like a given one; nothing where none is."""
     close = difflib.get_close_matches(word, list(among), n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""

@@ -19,6 +19,7 @@ from entrec.training.devices import fabric_for
 from entrec.training.finish import finish, finish_diverged
 from entrec.training.log import Log, in_words
 from entrec.training.loop import DivergedError, Loop
+from entrec.training.presets import with_preset
 from entrec.training.resuming import as_before, restore
 from entrec.training.run import Run, write_config
 from entrec.training.settings import Settings, read_config, settings
@@ -44,11 +45,12 @@ def train(
         data: a name, a folder of images, an archive of one, or a map-style data set whose items are images, or tuples of views;
             by default the rendered shapes.
         out: the run's folder; by default runs/METHOD[-er]-DATA.
-        config: a YAML file of settings; what is given here goes before it.
+        config: a YAML file of settings; what is given here goes before it, and it before a preset.
         resume: go on with the run in `out`, whose settings stand in its config.yaml.
         overwrite: replace the run in `out`.
         console: where to show progress; None for silence.
-        **given: any of `entrec.training.Settings` and of the method's options: er, epochs, batch_size, ema, kappa, ...
+        **given: any of `entrec.training.Settings` and of the method's options: er, epochs, batch_size, ema, kappa, ...;
+            `preset="lightly"` begins from the settings of lightly's CIFAR-10 benchmark instead of our defaults.
 
     Returns:
         The run: its folder, settings, metrics and summary.
@@ -62,6 +64,8 @@ def train(
     if from_file.pop("method", method) != method:
         raise ValueError(f"{config} is for another method than {method}")
     given = {**from_file, **given, **({} if data is None else {"data": data})}
+    if not resume:  # whose config.yaml says what came of the preset
+        given = with_preset(method, given)
     if "data" in given:
         given["data"] = _named(given["data"])
     if resume and overwrite:
@@ -97,7 +101,7 @@ def _train(wanted: Settings, data: Any, run: Run, resume: bool, overwrite: bool,
     log = Log(run.folder, loop.total, loop.place.step, shown, wanted.wandb) if fabric.is_global_zero else None
     try:
         for epoch in _epochs(loop, log):
-            if log is not None and ((epoch + 1) % every == 0 or epoch + 1 == wanted.epochs):
+            if log is not None and ((epoch + 1) % every == 0 or epoch >= wanted.epochs - wanted.evaluate_last):
                 _epoch_row(loop, log, epoch)
             # The others must not enter the next step's collectives, which time out, before the first rank has its score.
             fabric.barrier()

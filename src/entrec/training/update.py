@@ -106,11 +106,18 @@ class Update:
         torch.manual_seed(seed_of(self.settings.seed, 2, done, self.fabric.global_rank))
         self.generator.manual_seed(seed)
         self.done.fill_(done)
-        factor = warmup_cosine(done, round(self.settings.warmup * self.total), self.total)
+        factor = self._factor(done)
         self.rate = self.peaks[0] * factor
         for group, peak, rate in zip(self.optimizer.param_groups, self.peaks, self.rates, strict=True):
             group["lr"] = rate.fill_(peak * factor) if self.on_gpu else peak * factor
         return self.method.prepare(Progress(done, self.total)) if hasattr(self.method, "prepare") else None
+
+    def _factor(self, done: int) -> float:
+        """Of the peak rate; where it changes with the epochs, the cosine would come to its end with the one after the last."""
+        warmup, epochs = self.settings.warmup, self.settings.epochs
+        if self.settings.rate_changes == "epoch":
+            return warmup_cosine(done // len(self.feed), round(warmup * epochs), epochs + 1)
+        return warmup_cosine(done, round(warmup * self.total), self.total)
 
     def _update(self, labels: Tensor, places: Tensor, *crops: Tensor) -> Outcome:
         views = self.feed.views(crops, places, self.generator)
