@@ -380,3 +380,39 @@ def test_a_collapsed_student_has_the_least_entropy_there_is() -> None:
     entropy = method.measure(Step(z[0, 0], z, (z, z), (z, z), (z, z))).entropy
     floor = -VonMisesFisher(10.0).log_prob(z[:1], z[:1])[0]
     torch.testing.assert_close(entropy, floor)
+
+
+def test_a_symmetric_moco_is_the_mean_of_both_ways() -> None:
+    method, views = build("moco", symmetric=True), views_of(0)
+    rows = method.queue.rows.clone()
+    swapped = views._replace(images=views.images[::-1])
+    one_way = build("moco")
+    both = [one_way(way).loss for way in (views, swapped)]
+    step = method(views)
+    assert step.loss.item() == pytest.approx(sum(both).item() / 2, rel=1e-5)
+    method.update(step)
+    assert torch.equal(method.queue.rows[: 2 * K], normalize(torch.cat(step.targets), dim=-1))
+    assert torch.equal(method.queue.rows[2 * K :], rows[2 * K :])
+
+
+def test_a_symmetric_moco_with_er_takes_both_ways_too() -> None:
+    views = views_of(0)
+    swapped = views._replace(images=views.images[::-1])
+    one_way, both = build("moco", er=True), build("moco", er=True, symmetric=True)
+    wanted = sum(one_way(way).loss for way in (views, swapped)).item() / 2
+    assert both(views).loss.item() == pytest.approx(wanted, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["simclr", "swav", "dino"])
+def test_a_view_can_have_statistics_of_its_own(name: str) -> None:
+    views = views_of(0)
+    brighter = views._replace(images=(views.images[0], 3 * views.images[1] + 1))
+    for shared in (True, False):
+        one, other = (build(name, shared_statistics=shared)(x).student[0] for x in (views, brighter))
+        assert torch.allclose(one, other, atol=1e-5) is not shared
+
+
+def test_byols_scale_is_of_its_own_loss_alone() -> None:
+    views = views_of(0)
+    assert build("byol", scale=0.5)(views).loss.item() == pytest.approx(build("byol")(views).loss.item() / 2)
+    assert build("byol", er=True, scale=0.5)(views).loss.item() == build("byol", er=True)(views).loss.item()

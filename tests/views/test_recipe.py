@@ -126,3 +126,14 @@ def test_bad_parameters_are_refused(what: type, arguments: dict[str, Any], messa
 def test_a_recipe_can_be_written_down() -> None:
     written = asdict(recipe("moco", 32))
     assert written["views"][0]["crop"]["scale"] == (0.2, 1.0)
+
+
+def test_the_smallest_crop_can_be_chosen() -> None:
+    assert [view.crop.scale for view in recipe("simclr", 32, small_crops=1, min_area=0.1).views] == [
+        (0.1, 1.0), (0.1, 1.0), (0.05, 0.14),
+    ]  # fmt: skip
+    assert recipe("moco", 224, min_area=0.3).views[0].crop.scale == (0.3, 1.0)
+    with pytest.raises(ValueError, match="'none' takes the whole image"):
+        recipe("none", 32, min_area=0.5)
+    with pytest.raises(ValueError, match="scale of a crop"):
+        recipe("simclr", 32, min_area=0.0)
