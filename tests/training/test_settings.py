@@ -40,7 +40,7 @@ def test_what_a_run_writes_can_be_given_again() -> None:
         ("byol", {"kappa": -1.0}, "kappa must be positive and finite, got -1.0"),
         ("byol", {"rate": float("inf")}, "rate must be positive and finite, got inf"),
         ("byol", {"estimator": "discrete"}, "estimator must be one of joe, plugin, got 'discrete'"),
-        ("byol", {"optimizer": "adam"}, "optimizer must be one of lars, sgd, adamw, got 'adam'"),
+        ("byol", {"optimizer": "adamax"}, "optimizer must be one of lars, sgd, adam, adamw, got 'adamax'"),
     ],
 )
 def test_what_is_wrong_is_named_with_what_is_wanted(method: str, given: dict[str, Any], words: str) -> None:

@@ -86,7 +86,7 @@ def with_preset(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
     if name is None:
         return dict(given)
     if name not in PRESETS:
-        raise ValueError(f"there is no preset {name!r}{nearest(str(name), PRESETS)}; there is {', '.join(PRESETS)}")
+        raise ValueError(f"there is no preset {name!r}{nearest(str(name), PRESETS)}; there are: {', '.join(PRESETS)}")
     preset = PRESETS[name]
     if method not in preset.methods:
         raise ValueError(f"preset {name!r} has nothing for {method}; it is for {', '.join(sorted(preset.methods))}")
