@@ -101,7 +101,11 @@ def test_padding_changes_neither_what_an_encoder_finds_nor_how_it_learns() -> No
     _, plain = networks(0, 3, Sphere(3), 5, 10)
     _, padded = networks(0, 3, Sphere(3), 5, 10)
     padded.pad(64)
-    assert [tuple(layer.weight.shape) for layer in padded.layers] == [(64, 3), *[(64, 64)] * 5, (3, 64)]
+    assert [tuple(x.shape) for name, x in padded.named_parameters() if name.endswith("weight")] == [
+        (64, 3),
+        *[(64, 64)] * 5,
+        (3, 64),
+    ]
     assert padded.widths == plain.widths
     adams = [torch.optim.Adam(encoder.parameters(), 1e-2) for encoder in (plain, padded)]
     x = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))

@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 from torch.optim import Adam
 
 from entrec import pairwise
+from entrec.compiling import allow_compiling
 from entrec.identifiability import words
 from entrec.identifiability.networks import Encoder, Mixing
 from entrec.training.captured import Captured
@@ -67,6 +68,8 @@ class Experiment:
             self.encoder.pad(_LANES)
         on_gpu = self.device.type == "cuda"
         compiled = compiled and on_gpu
+        if compiled:
+            allow_compiling()
         # The fused update has a block for 65,536 numbers, so a dozen: it would take an eighth of the step.
         self.optimizer = Adam(encoder.parameters(), rate, fused=not compiled, capturable=on_gpu)
         self.captured = Captured(self._step) if on_gpu else None

@@ -1,6 +1,5 @@
 """One update: views, loss, backward, optimiser, the method's own updates, and the online probe's."""
 
-import warnings
 import weakref
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
@@ -10,6 +9,7 @@ from lightning.fabric import Fabric
 from torch import Tensor
 from torch.optim import Optimizer
 
+from entrec.compiling import allow_compiling
 from entrec.methods import Progress, Step, Views
 from entrec.training.assemble import Parts, optimizer_of, synchronised
 from entrec.training.captured import Captured
@@ -19,7 +19,6 @@ from entrec.training.probe import OnlineProbe
 from entrec.training.schedule import warmup_cosine
 
 _PIXELS = 2e9  # in all samples of a run, from which on it is compiled: 40 epochs of CIFAR-10
-_COMPILED = 64  # forms of one function in a process that trains many encoders
 _OWN = ("lr", "fused", "foreach", "capturable")  # of an optimiser's group: what the device asks for, not the run
 
 
@@ -84,9 +83,7 @@ class Update:
 
     def _compile(self) -> None:
         """Compile what has many small kernels between large ones: views, encoders and the probe, each for its own shapes."""
-        warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # only views are float32, and are to stay it
-        dynamo: Any = torch._dynamo.config
-        dynamo.recompile_limit = max(dynamo.recompile_limit, _COMPILED)  # beyond it nothing is compiled, and nothing said
+        allow_compiling()
         teacher = getattr(self.method, "teacher", None)
         modules = [self.parts.backbone.module, *getattr(self.method, "other_encoders", ()), self.probe]
         for module in (*modules, None if teacher is None else teacher.module):
