@@ -14,6 +14,8 @@ from entrec.cli import app
 from entrec.data import open_source
 from entrec.lens import look, look_at_codes
 from entrec.methods import METHODS
+from entrec.paper import runner as shared
+from entrec.paper.runner import local
 from entrec.paper.selection import Where, make, render, runner, study
 from entrec.paper.selection.grid import cells
 from entrec.training.loop import DivergedError
@@ -119,7 +121,7 @@ def test_runs_that_have_ended_are_not_made_again(out: Path, monkeypatch: pytest.
         made.append((given["out"].name, given["resume"]))
         ended(given["out"], 0.3, on_the_sphere(1.0))
 
-    monkeypatch.setattr(runner, "train", trained)
+    monkeypatch.setattr(local, "train", trained)
     make(out, Where("digits", 4, "cpu"))
     assert len(render(out).readings) == len(cells())
     assert not {name for name, _ in made} & {*SPHERE[:6], *CODES[:5]}
@@ -133,7 +135,7 @@ def test_a_run_that_diverges_is_named_and_stops_no_other(out: Path, monkeypatch:
         given["out"].mkdir()
         raise DivergedError("at step 3")
 
-    monkeypatch.setattr(runner, "train", trained)
+    monkeypatch.setattr(local, "train", trained)
     make(out, Where("digits", 4, "cpu"))
     found = render(out)
     assert len(found.diverged) == len(cells()) - 11
@@ -157,8 +159,8 @@ def test_alarms_are_false_where_a_run_learnt_and_missed_where_it_did_not(out: Pa
 def test_several_runs_at_a_time_are_the_runs_one_by_one(tmp_path: Path) -> None:
     few = [cell for cell in cells(32) if cell.method == "cmc"]
     for jobs in (1, 2):
-        (tmp_path / str(jobs) / "runs").mkdir(parents=True)
-        assert set(runner._made(few, tmp_path / str(jobs), Where("digits", 1, "cpu"), jobs)) == {cell.name for cell in few}
+        made = shared.make(few, Where("digits", 1, "cpu").pool(tmp_path / str(jobs)), jobs)
+        assert set(made.done) == {cell.name for cell in few}
     for cell in few:
         one, two = (Run(tmp_path / jobs / "runs" / cell.name).summary for jobs in ("1", "2"))
         assert one["linear_top1"] == pytest.approx(two["linear_top1"], abs=0.02)  # threads share sums in other ways
@@ -172,7 +174,7 @@ def test_runs_of_another_study_are_left_alone(out: Path) -> None:
 
 def test_fewer_images_and_another_encoder(tmp_path: Path) -> None:
     where = Where("digits", 1, "cpu", images=100, backbone="resnet18")
-    source = runner._opened(where)
+    source = shared.opened(where.pool(tmp_path).data)
     assert (len(source.train), len(source.test), source.backbone) == (100, 100, "resnet18")  # type: ignore[arg-type]
     assert where.command.endswith("--batch-size 64 --images 100 --backbone resnet18")
 

@@ -1,14 +1,8 @@
 """The runs: all methods, with their own loss and with ER, in settings that serve them and settings that do not."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
-
-class Cell(NamedTuple):
-    """A run: its folder's name, its method and what it was given."""
-
-    name: str
-    method: str
-    given: dict[str, Any]
+from entrec.paper.runner import Cell
 
 
 def cells(batch: int = 64) -> list[Cell]:

@@ -13,8 +13,9 @@ from scipy.stats import spearmanr
 from entrec.files import appearing
 from entrec.lens.readings import CodeReadings, Pairs, Readings
 from entrec.lens.verdict import FAILURES, diagnose
+from entrec.paper.runner import outcome
 from entrec.paper.selection.figure import scatter
-from entrec.paper.selection.runner import FAILED, UNTRAINED
+from entrec.paper.selection.runner import UNTRAINED
 from entrec.training.run import Run
 
 # Each so that more is better.
@@ -79,8 +80,8 @@ class Study:
 
 def render(out: Path) -> Study:
     """The study from the runs that are there; writes results.json, table.md and the figure."""
-    runs = sorted(path for path in (out / "runs").glob("*") if path.is_dir())
-    done = [Run(path) for path in runs if (path / "summary.json").is_file()]
+    runs = {path: outcome(path).state for path in sorted((out / "runs").glob("*")) if path.is_dir()}
+    done = [Run(path) for path, state in runs.items() if state == "done"]
     if len(done) < 3:
         raise ValueError(f"{out / 'runs'} holds {len(done)} runs that have ended; at least 3 are needed")
     untrained = json.loads((out / UNTRAINED).read_text())
@@ -90,7 +91,7 @@ def render(out: Path) -> Study:
         setting=f"{untrained['data']}; {_setting(done[0])}",
         untrained=(untrained["linear"], untrained["standard_error"]),
         readings=readings,
-        diverged=[path.name for path in runs if (path / FAILED).is_file()],
+        diverged=[path.name for path, state in runs.items() if state == "failed"],
         correlations={key: {group: _correlation(key, group, readings) for group in GROUPS} for key in NUMBERS},
     )
     for name, text in (("results.json", json.dumps(asdict(study), indent=1) + "\n"), ("table.md", markdown(study))):
