@@ -1,0 +1,63 @@
+"""`entrec paper identifiability`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from entrec.cli.edge import console, require
+from entrec.cli.paper.showing import progress_line
+
+
+def identifiability(
+    table: Annotated[
+        list[str] | None,
+        typer.Option(help="affine, permutation or content-style; repeat it. By default all.", show_default=False),
+    ] = None,
+    row: Annotated[
+        list[int] | None, typer.Option(help="Rows of the tables, from 1 on; repeat it. By default all.", show_default=False)
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of each cell. By default the paper's 300,000; 50,000 for content-style.", show_default=False),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each cell.")] = 1,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Three latents, a small network: a cell in a minute on a CPU core.")
+    ] = False,
+    precision: Annotated[
+        str | None, typer.Option(help="Of products: 32, or on a GPU tf32 or bf16. By default 32.", show_default=False)
+    ] = None,
+    device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, or auto: a GPU if there is one.")] = "auto",
+    out: Annotated[Path, typer.Option(help="Folder for one JSON file a cell, table.md and the figures.")] = Path(
+        "runs/identifiability"
+    ),
+    render: Annotated[bool, typer.Option("--render", help="Run nothing: the tables from the cells that are there.")] = False,
+) -> None:
+    """Does maximising the bound find the latents that data were made of? The tables of the paper's Appendix C.
+
+    Cells that are there are not run again; one that is not stands in the table as not run. The paper's protocol is for a GPU.
+    """
+    require("matplotlib", "scipy", extra="paper")
+    from dataclasses import replace
+    from typing import get_args
+
+    from entrec.cli.edge import failing_clearly
+    from entrec.identifiability.words import choice
+    from entrec.paper import identifiability as experiment
+
+    with failing_clearly():
+        for name in table or ():
+            choice("table", name, experiment.TableName)
+        tables: Any = table or get_args(experiment.TableName)
+        given: dict[str, Any] = {key: x for key, x in {"steps": steps, "precision": precision}.items() if x is not None}
+        scale = replace(experiment.QUICK if quick else experiment.Scale(), **given)
+        wanted = experiment.cells(tables, row or (), seeds, scale)
+        if not render:
+            with progress_line() as say:
+                experiment.make(out, wanted, scale, device, say)
+        words = ["entrec paper identifiability", *(["--quick"] if quick else []), *(f"--table {x}" for x in table or ())]
+        words += [*(f"--row {x}" for x in row or ()), *(f"--{key} {x}" for key, x in given.items()), f"--seeds {seeds}"]
+        path = experiment.render(out, tables, scale, " ".join(words))
+    console.print(path.read_text(), highlight=False, markup=False, soft_wrap=True)
+    console.print(f"Written to {path}", highlight=False, markup=False)

@@ -1,0 +1,110 @@
+"""A run's numbers over training, and how they are drawn."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from entrec.estimators import VonMisesFisher
+from entrec.paper.grid.trials import Measured, Trials
+
+# Okabe and Ito's colours, which remain distinct to colour-blind readers.
+BLACK, BLUE, ORANGE, GREEN, PURPLE, GREY, RED, SKY = (
+    "#000000", "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#888888", "#D55E00", "#56B4E9",
+)  # fmt: skip
+STYLE: dict[Any, Any] = {
+    "font.size": 8.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "axes.titlesize": 9,
+    "svg.hashsalt": "entrec",  # the same file from the same numbers
+}
+Rows = Sequence[Mapping[str, float]]
+CODES = {"dino": "codes", "swav": "prototypes", "deepcluster": "clusters"}
+
+
+def has_codes(trials: Trials) -> bool:
+    """Whether the entropy is of codes, and not of points on a sphere."""
+    return trials.setting.method in CODES and trials.config.get("estimator", "discrete") == "discrete"
+
+
+def floor(trials: Trials) -> float:
+    """The entropy of a single point, or of a single code, in nats: what all entropies are shown above."""
+    if has_codes(trials):
+        return 0.0
+    kappa, dim = float(trials.config["kappa"]), trials.config["bottleneck" if trials.setting.method == "dino" else "dim"]
+    return -float(VonMisesFisher(kappa).log_normalizer(dim)) - kappa
+
+
+def by_epoch(rows: Rows, key: str) -> tuple[list[float], list[float]]:
+    """Means over each epoch, at its middle, after the first row, which is the untrained network's, at 0."""
+    measured = [row for row in rows if key in row]
+    x, y = ([0.0], [measured[0][key]]) if measured and measured[0]["step"] == 1 else ([], [])
+    for epoch in sorted({row["epoch"] for row in measured}):
+        x.append(epoch + 0.5)
+        y.append(fmean(row[key] for row in measured if row["epoch"] == epoch))
+    return x, y
+
+
+def looks(rows: Rows, key: str) -> tuple[list[float], list[float]]:
+    """What was measured at the end of epochs."""
+    found = [(row["epoch"] + 1, row[key]) for row in rows if key in row]
+    return [x for x, _ in found], [y for _, y in found]
+
+
+def at_ends(rows: Rows, key: str) -> tuple[float, float]:
+    """Of the untrained network, in the first row, and over the last epoch; NaN where it was not measured."""
+    y = by_epoch(rows, key)[1]
+    return (y[0], y[-1]) if y else (math.nan, math.nan)
+
+
+def rise(trials: Trials, key: str) -> Measured:
+    """From the untrained network to the last epoch's mean."""
+    ends = {seed: at_ends(rows, key) for seed, rows in trials.rows.items()}
+    return Measured({seed: last - first for seed, (first, last) in ends.items()}, len(trials.failures))
+
+
+def draw(
+    axis: Axes,
+    trials: Trials,
+    key: str,
+    read: Callable[[Rows, str], tuple[list[float], list[float]]] = by_epoch,
+    scale: Callable[[float], float] = lambda y: y,
+    **look: Any,
+) -> None:
+    """A line for each seed, the first of them labelled."""
+    label = look.pop("label", None)
+    for _, rows in sorted(trials.rows.items()):
+        x, y = read(rows, key)
+        if x:
+            marker = "o" if len(x) < 8 else None
+            axis.plot(x, [scale(v) for v in y], label=label, **{"linewidth": 1.3, "marker": marker, "markersize": 2.5, **look})
+            label = None
+
+
+def save(figure: Figure, path: Path) -> list[Path]:
+    """As PNG and SVG."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    paths = [path.with_suffix(suffix) for suffix in (".png", ".svg")]
+    figure.savefig(paths[0], dpi=200)
+    figure.savefig(paths[1], metadata={"Date": None})
+    return paths
+
+
+def legend_of(figure: Figure, axes: Sequence[Axes], columns: int = 4) -> None:
+    """One legend above all panels, each label once."""
+    found: dict[str, Any] = {}
+    for axis in axes:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if found:
+        figure.legend(list(found.values()), list(found), loc="outside upper center", ncols=columns)

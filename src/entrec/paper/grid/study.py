@@ -1,0 +1,174 @@
+"""From a name and a preset to runs, and from runs to a table, JSON and figures."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from entrec.files import appearing
+from entrec.paper.grid.experiment import Found
+from entrec.paper.grid.names import EXPERIMENTS
+from entrec.paper.grid.presets import PRESETS, Preset
+from entrec.paper.grid.trials import Pooled, Trials, made
+from entrec.paper.runner import Cell, Data, Pool, named
+
+FACTS = "preset.json"
+
+
+def begin(out: Path, name: str, preset: Preset, seeds: int | None = None, only: Sequence[str] = ()) -> list[Cell]:
+    """The cells of a name, in the order in which they are to be run; the folder is theirs from then on.
+
+    Args:
+        out: the folder, whose `runs` all names share.
+        name: of the experiment.
+        preset: what all runs share.
+        seeds: of each cell; None for the preset's.
+        only: patterns of names of runs; none for all.
+
+    Raises:
+        ValueError: the folder holds runs of another preset, or no run is named so.
+    """
+    found = named(EXPERIMENTS[name].wanted(preset).cells(preset, seeds or preset.seeds), only)
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"runs need a folder, but {out} is a file")
+    facts = _plain(preset.facts())
+    facts["seeds"] = seeds or preset.seeds
+    if (out / FACTS).is_file():
+        before = json.loads((out / FACTS).read_text())
+        _require_same(out, before, facts)
+        facts["seeds"] = max(facts["seeds"], before["seeds"])
+    _write(out / FACTS, json.dumps(facts, indent=1) + "\n")
+    return found
+
+
+def pool_of(out: Path, preset: Preset, device: str = "auto", keep: bool = False) -> Pool:
+    """Where the runs lie, and what all are given."""
+    given = {"epochs": preset.epochs, "evaluate_every": preset.evaluate_every, "device": device}
+    return Pool(out / "runs", Data(preset.data, preset.images, preset.backbone), given, keep)
+
+
+def _require_same(out: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse to mix runs; how many seeds there are may change."""
+    odd = [key for key in now if key != "seeds" and before.get(key) != now[key]]
+    if odd:
+        told = "; ".join(f"{key} {before.get(key)} there, {now[key]} now" for key in odd)
+        raise ValueError(f"{out} holds runs of another preset ({told}): choose another folder")
+
+
+def preset_of(out: Path) -> Preset:
+    """The preset of the runs in a folder.
+
+    Raises:
+        ValueError: it holds none.
+    """
+    path = out / FACTS
+    if not path.is_file():
+        raise ValueError(f"{out} holds no runs of the paper's experiments: it has no {FACTS}")
+    try:
+        facts = json.loads(path.read_text())
+        tuples = {key: tuple(facts[key]) for key in ("fractions", "emas", "weights")}
+        return Preset(**{**facts, **tuples})
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+
+
+def render(out: Path, name: str) -> Found:
+    """Make table.md, results.json and the figures of a name from the runs that are there.
+
+    Raises:
+        ValueError: the folder holds no runs of the paper's experiments.
+    """
+    preset, experiment = preset_of(out), EXPERIMENTS[name]
+    pool, folder = Pooled(out / "runs", preset), out / name
+    settings = experiment.wanted(preset).all
+    folder.mkdir(parents=True, exist_ok=True)
+    found = experiment.found(pool, folder)
+    trials = [pool(setting) for setting in settings]
+    _write(folder / "table.md", markdown(name, preset, found, trials))
+    _write(folder / "results.json", json.dumps(_plain(_document(name, preset, found, trials)), indent=1) + "\n")
+    return found
+
+
+def command(name: str, preset: Preset) -> str:
+    """That makes the runs again: only what differs from the preset as it is kept here stands in it."""
+    usual, words = PRESETS[preset.name], [f"entrec paper {name} --preset {preset.name}"]
+    for key in ("data", "epochs", "images", "seeds"):
+        value = getattr(preset, key)
+        words += [] if value == getattr(usual, key) else [f"--{key} {Path(value).name if key == 'data' else value}"]
+    return " ".join(words)
+
+
+def markdown(name: str, preset: Preset, found: Found, trials: Sequence[Trials]) -> str:
+    """Title, how it was made, claims, tables, figures."""
+    lines = [f"# {EXPERIMENTS[name].title}", "", f"    {command(name, preset)}", "", _protocol(preset), "", *_made(trials)]
+    lines += ["## The paper's claims", "", "| claim | | the numbers |", "|---|---|---|"]
+    lines += [f"| {claim.statement} | **{claim.word}** | {claim.numbers} |" for claim in found.claims]
+    lines += ["", *(line for table in found.tables for line in table.markdown())]
+    lines += [line for path, what in found.figures for line in (f"![{what}]({path.name})", "")]
+    return "\n".join(lines)
+
+
+def _protocol(preset: Preset) -> str:
+    data = Path(preset.data).name + ("" if preset.images is None else f" ({preset.images} images)")
+    rates = f"learning rate {preset.rate:g} for 256 images"
+    rates += "".join(f", {method} {rate:g}" for method, rate in preset.rates.items())
+    options = "; ".join(f"{m}: " + ", ".join(f"{k} {v}" for k, v in own.items()) for m, own in preset.options.items())
+    told = f"{data}, {preset.backbone}, {preset.epochs} epochs, batch {preset.batch}, {rates}. {options}."
+    return told + (" **Reduced size**: nothing here is to be compared with the paper's." if preset.name == "quick" else "")
+
+
+def _made(trials: Sequence[Trials]) -> list[str]:
+    """On what, in which time, and what failed or is missing."""
+    runs = [run for x in trials for run in x.runs.values()]
+    lines = []
+    if runs:
+        seconds = sum(run.summary["wall_seconds"] or 0.0 for run in runs)
+        devices = sorted({str(made(run).get("device", run.config["device"])) for run in runs})
+        versions = sorted({f"torch {run.summary['versions']['torch']}" for run in runs})
+        seeds = sorted({seed for x in trials for seed in x.runs})
+        lines += [
+            f"{len(runs)} runs, {seconds / 60:.1f} minutes of training in all: {', '.join(devices)}; {', '.join(versions)}; "
+            f"seeds {', '.join(map(str, seeds))}.",
+            "",
+        ]
+    failed = [f"{x.name}-seed{seed} ({reason})" for x in trials for seed, reason in x.failures.items()]
+    missing = [x.name for x in trials if x.state == "not run"]
+    lines += [f"Failed: {'; '.join(failed)}.", ""] if failed else []
+    return lines + ([f"Not run: {', '.join(missing)}.", ""] if missing else [])
+
+
+def _document(name: str, preset: Preset, found: Found, trials: Sequence[Trials]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "command": command(name, preset),
+        "preset": preset.facts(),
+        "claims": [
+            {"statement": x.statement, "verdict": x.word, "parts": [part._asdict() for part in x.parts]} for x in found.claims
+        ],
+        "tables": [{"title": x.title, "columns": list(x.columns), "rows": [list(row) for row in x.rows]} for x in found.tables],
+        "settings": [_numbers(x) for x in trials],
+        **found.numbers,
+    }
+
+
+def _numbers(trials: Trials) -> dict[str, Any]:
+    """A setting's runs, seed by seed."""
+    keys = ("linear_top1", "knn_top1", "entropy", "reconstruction", "er_bound", "held_out_entropy", "held_out_er_bound")
+    runs = {
+        seed: {
+            **{key: summary.get(key) for key in (*keys, "infonce_bound", "verdict", "wall_seconds")},
+            **made(trials.runs[seed]),
+        }
+        for seed, summary in trials.summaries.items()
+    }
+    return {"name": trials.name, "state": trials.state, "runs": runs, "failures": trials.failures}
+
+
+def _plain(x: Any) -> Any:
+    """As JSON gives it back."""
+    return json.loads(json.dumps(x))
+
+
+def _write(path: Path, text: str) -> None:
+    with appearing(path) as unfinished:
+        unfinished.write_text(text)
