@@ -33,7 +33,7 @@ def _over_training(trials: Trials) -> list[tuple[str, Measured]]:
     lost = len(trials.failures)
     return [
         ("untrained", Measured({seed: x[0] for seed, x in values.items()}, lost)),
-        ("lowest epoch", Measured({seed: min(x[1:]) for seed, x in values.items()}, lost)),
+        ("lowest epoch", Measured({seed: min(x[1:] or x) for seed, x in values.items()}, lost)),
         ("last epoch", Measured({seed: x[-1] for seed, x in values.items()}, lost)),
     ]
 

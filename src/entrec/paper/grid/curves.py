@@ -29,6 +29,7 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "entrec",  # the same file from the same numbers
 }
 Rows = Sequence[Mapping[str, float]]
+KNN = "online kNN, held out (%)"
 CODES = {"dino": "codes", "swav": "prototypes", "deepcluster": "clusters"}
 
 

@@ -7,7 +7,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from entrec.paper.grid.claims import Claim, alike
-from entrec.paper.grid.curves import BLACK, BLUE, ORANGE, STYLE, draw, save
+from entrec.paper.grid.curves import BLACK, BLUE, KNN, ORANGE, STYLE, draw, looks, save
 from entrec.paper.grid.experiment import Experiment, Found, Table, Wanted
 from entrec.paper.grid.presets import SMALL, Preset
 from entrec.paper.grid.published import DINO
@@ -56,7 +56,7 @@ def _both(pool: Pooled, row: Setting, accuracy: float | None = None, batch: floa
 
 
 def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
-    """The online probe over training."""
+    """Online accuracy over training."""
     lines = (
         ("SimCLR+ER", ((PLUGIN, BLUE, "plug-in"), (JOE, ORANGE, "Joe"))),
         (
@@ -68,11 +68,11 @@ def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
         figure = Figure(figsize=(6.6, 2.6), layout="constrained")
         for axis, (title, own) in zip(figure.subplots(1, 2), lines, strict=True):
             for setting, colour, label in own:
-                draw(axis, pool(setting), "probe_top1", scale=lambda y: 100 * y, color=colour, label=label)
-            axis.set(title=title, xlabel="epoch", ylabel="online probe (%)")
+                draw(axis, pool(setting), "knn_top1", looks, lambda y: 100 * y, color=colour, label=label)
+            axis.set(title=title, xlabel="epoch", ylabel=KNN)
             axis.legend(loc="lower right")
         save(figure, path)
-    return [(path.with_suffix(".png"), "Accuracy of the online probe over training, by estimator")]
+    return [(path.with_suffix(".png"), "Online accuracy over training, by estimator")]
 
 
 EXPERIMENT = Experiment("Estimators of the entropy: discrete or continuous, Joe's or the plug-in", wanted, found)

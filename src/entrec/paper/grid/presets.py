@@ -106,6 +106,7 @@ CIFAR10 = Preset(
     rates={"byol": 1.2},
     options=_TEACHERS,
     log_every=8,
+    evaluate_every=2,
     given={"optimizer": "lars"},
 )
 

@@ -82,7 +82,7 @@ def _claims(pool: Pooled) -> list[Claim]:
 
     costs = {method: pool(method).accuracy - pool(method, True).accuracy for method in METHODS}
     competitive = [
-        Part(NAMES[method], None if not cost.by_seed else cost.mean <= _COMPETITIVE, f"{cost.shown(2)} points less")
+        Part(NAMES[method], None if not cost.by_seed else cost.mean <= _COMPETITIVE, f"costs {cost.shown(2)} points")
         for method, cost in costs.items()
     ]
     return [
@@ -105,11 +105,13 @@ def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
             axis.set_xscale("log", base=2)
             axis.set_xticks([x for x, _ in batches], [str(x) for x, _ in batches])
             axis.minorticks_off()
+            axis.margins(x=0.12)
             axis.set(title=NAMES[method], xlabel="batch size")
         for axis, method in zip(axes[len(METHODS) :], TEACHERS, strict=True):
             base = preset.options.get(method, {}).get("ema", 0.99)
             _panel(axis, pool, method, [(base, {}), *emas])
             axis.set_xticks([base, *(x for x, _ in emas)])
+            axis.margins(x=0.12)
             axis.set(title=NAMES[method], xlabel="EMA of the teacher")
         axes[0].set_ylabel("linear probe (%)")
         legend_of(figure, axes)

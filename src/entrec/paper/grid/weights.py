@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from entrec.lens.verdict import FAILURES
 from entrec.paper.grid.claims import Claim, Part, above
-from entrec.paper.grid.curves import STYLE, draw, floor, rise, save
+from entrec.paper.grid.curves import KNN, STYLE, draw, floor, looks, rise, save
 from entrec.paper.grid.experiment import Experiment, Found, Table, Wanted
 from entrec.paper.grid.presets import Preset
 from entrec.paper.grid.setting import Setting
@@ -72,10 +72,10 @@ def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
             lowest = floor(trials)
             draw(terms, trials, "entropy", scale=lambda y, low=lowest: y - low, color=colour)  # type: ignore[misc]
             draw(reconstruction, trials, "reconstruction", scale=lambda y, low=lowest: y + low, color=colour)  # type: ignore[misc]
-            draw(accuracy, trials, "probe_top1", scale=lambda y: 100 * y, color=colour, label=rf"$\lambda$ = {weight:g}")
+            draw(accuracy, trials, "knn_top1", looks, lambda y: 100 * y, color=colour, label=rf"$\lambda$ = {weight:g}")
         terms.set(xlabel="epoch", ylabel="entropy (nats above one point)")
         reconstruction.set(xlabel="epoch", ylabel="reconstruction (nats below perfect)")
-        accuracy.set(xlabel="epoch", ylabel="online probe (%)")
+        accuracy.set(xlabel="epoch", ylabel=KNN)
         if accuracy.get_lines():
             figure.legend(loc="outside right center")
         save(figure, path)
