@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from entrec.estimators import VonMisesFisher
 from entrec.paper.grid.trials import Measured, Trials
@@ -90,6 +91,7 @@ def draw(
             marker = "o" if len(x) < 8 else None
             axis.plot(x, [scale(v) for v in y], label=label, **{"linewidth": 1.3, "marker": marker, "markersize": 2.5, **look})
             label = None
+            axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))  # epochs
 
 
 def save(figure: Figure, path: Path) -> list[Path]:

@@ -149,18 +149,19 @@ def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
         for column, method in zip(axes.T, METHODS, strict=True):
             for setting in _lines(method):
                 for fraction in (1, SMALL):
-                    _line(column, pool(replace(setting, fraction=fraction)), _look(setting, fraction, pool.preset))
+                    _line(column, pool(replace(setting, fraction=fraction)), _look(setting, fraction))
             column[0].set_title(NAMES[method])
             column[2].set_xlabel("epoch")
         names = ("entropy\n(nats above one point)", "reconstruction\n(nats below perfect)", KNN)
         for row, name in zip(axes, names, strict=True):
             row[0].set_ylabel(name)
+        axes[0, 0].plot([], [], color=BLACK, linestyle="--", label=f"dashed: batch {pool.preset.batch // SMALL}")
         legend_of(figure, list(axes.flat), columns=3)
         save(figure, path)
     return [(path.with_suffix(".png"), "Entropy, reconstruction and accuracy over training")]
 
 
-def _look(setting: Setting, fraction: int, preset: Preset) -> dict[str, Any]:
+def _look(setting: Setting, fraction: int) -> dict[str, Any]:
     if setting.ema == 1:
         colour, label = GREY, "frozen random teacher"
     elif setting.centring:
@@ -170,7 +171,7 @@ def _look(setting: Setting, fraction: int, preset: Preset) -> dict[str, Any]:
     return {
         "color": colour,
         "linestyle": "-" if fraction == 1 else "--",
-        "label": label if fraction == 1 else f"{label}, batch {preset.batch // SMALL}",
+        "label": label if fraction == 1 else None,
     }
 
 

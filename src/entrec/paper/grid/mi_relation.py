@@ -101,7 +101,16 @@ def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
             draw(axis, trials, _KEYS["er"], looks, color=BLUE, label="ER bound")
             draw(axis, trials, _KEYS["infonce"], looks, color=ORANGE, label="InfoNCE bound")
             if trials.runs:
-                draw(axis, trials, "held_out_er_ceiling", looks, color=BLUE, linestyle=":", marker=None, label="its ceiling")
+                draw(
+                    axis,
+                    trials,
+                    "held_out_er_ceiling",
+                    looks,
+                    color=BLUE,
+                    linestyle=":",
+                    marker=None,
+                    label="ER bound's ceiling",
+                )
             axis.set_title(NAMES[method] + (" (codes)" if trials.runs and has_codes(trials) else ""))
             axis.axhline(0, color=GREY, linewidth=0.6)
         for axis in axes[1]:

@@ -82,14 +82,14 @@ QUICK = Preset(
     data="shapes",
     backbone="tiny",
     epochs=2,
-    batch=128,
+    batch=64,
     rate=6e-3,
     fractions=(8,),
     emas=(LOW_EMA, None),
     weights=(0.1, 1.0, 100.0),
     seeds=1,
-    images=512,
-    options={"moco": {"queue": 256}, "byol": {"ema": 0.99}, "dino": {"ema": 0.99, "schedule": "cosine"}},
+    images=256,
+    options={"moco": {"queue": 128}, "byol": {"ema": 0.99}, "dino": {"ema": 0.99, "schedule": "cosine"}},
     log_every=1,
 )
 

@@ -128,7 +128,8 @@ def _made(trials: Sequence[Trials]) -> list[str]:
         seeds = sorted({seed for x in trials for seed in x.runs})
         lines += [
             f"{len(runs)} runs, {seconds / 60:.1f} minutes of training in all: {', '.join(devices)}; {', '.join(versions)}; "
-            f"seeds {', '.join(map(str, seeds))}.",
+            f"seeds {', '.join(map(str, seeds))}."
+            + (" With a single seed no difference can be told from chance." if len(seeds) == 1 else ""),
             "",
         ]
     failed = [f"{x.name}-seed{seed} ({reason})" for x in trials for seed, reason in x.failures.items()]
