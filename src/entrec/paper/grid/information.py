@@ -5,7 +5,8 @@ from p(w | z2); given Z1 = z1, Z2 is normal with mean rho z1 and variance 1 - rh
 
 .. math:: p(w \mid z_1) = E[p(w \mid Z_2) \mid Z_1 = z_1], \qquad I(Z_1; W_2) = H(W_2) - E[H(W_2 \mid Z_1)]
 
-are integrals over a normal variable, here by Gauss and Hermite's rule.
+are integrals over a normal variable, here by the trapezoidal rule, whose error vanishes faster than any power of its step for
+such integrands: a code's edges, which the noise of Z2 smooths, are as wide as ten steps at the largest correlation here.
 """
 
 import math
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from entrec.estimators.discrete import entropy_of_distribution
 
-_NODES = 200
+_FARTHEST, _STEPS = 9.0, 1200  # a normal number is beyond with probability 1e-19
 CODES = (2, 4, 16, 64)
 RHOS = (0.3, 0.6, 0.9, 0.99)
 
@@ -68,7 +69,7 @@ def softened(codes: int, temperature: float = 0.5) -> Callable[[Tensor, float], 
     centres = torch.special.ndtri((torch.arange(codes, dtype=torch.float64) + 0.5) / codes)
 
     def given(mean: Tensor, deviation: float) -> Tensor:
-        nodes, weights = _normal_rule()
+        nodes, weights = _normal_rule(100)  # of a softmax, which is smooth
         z2 = mean[:, None] + deviation * nodes
         probabilities = (-((z2[..., None] - centres) ** 2) / temperature).softmax(dim=-1)
         return torch.einsum("k,nkm->nm", weights, probabilities)
@@ -87,9 +88,8 @@ def table() -> list[Information]:
     ]
 
 
-def _normal_rule() -> tuple[Tensor, Tensor]:
+def _normal_rule(steps: int = _STEPS) -> tuple[Tensor, Tensor]:
     """Places and weights whose sum is a standard normal's expectation."""
-    import numpy as np
-
-    nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
-    return torch.from_numpy(nodes), torch.from_numpy(weights / math.sqrt(2 * math.pi))
+    places = torch.linspace(-_FARTHEST, _FARTHEST, steps + 1, dtype=torch.float64)
+    weights = (-0.5 * places**2).softmax(dim=0)
+    return places, weights
