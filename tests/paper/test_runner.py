@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from entrec.paper.runner import Cell, Data, Pool, left, local, make, named, outcome
+from entrec.paper.runner import Cell, Data, Pool, left, local, make, named, opened, outcome
 from entrec.paper.runner.slurm import submit
 from entrec.training import loop
 from entrec.training.loop import DivergedError
@@ -100,7 +100,7 @@ def test_no_run_is_begun_after_the_time_is_over(pool: Pool, called: list[str]) -
 def test_runs_are_picked_by_their_names() -> None:
     assert named(CELLS, ["*seed1", "simclr-seed2"]) == CELLS[1:]
     assert named(CELLS, []) == CELLS
-    with pytest.raises(ValueError, match="no run is named like 'byol.'; there are simclr-seed0"):
+    with pytest.raises(ValueError, match=r"no run is named like 'byol.'; there are simclr-seed0"):
         named(CELLS, ["byol*"])
 
 
@@ -122,7 +122,7 @@ def test_a_killed_run_goes_on_where_it_was(pool: Pool, monkeypatch: pytest.Monke
     assert outcome(pool.folder / CELLS[0].name).state == "not run"
     assert make(left(CELLS[:1], pool), pool).done == [CELLS[0].name]
     assert steps == [0, 1, 2, 3, 2, 3]
-    whole = train("simclr", data=local.opened(pool.data), out=pool.folder.parent / "whole", seed=0, **pool.given)
+    whole = train("simclr", data=opened(pool.data), out=pool.folder.parent / "whole", seed=0, **pool.given)
     assert whole.summary["linear_top1"] == Run(pool.folder / CELLS[0].name).summary["linear_top1"]
 
 
@@ -140,7 +140,9 @@ class FakeExecutor:
         type(self).parameters = parameters
 
     def map_array(self, function: Any, *columns: Any) -> list[Any]:
-        return [types.SimpleNamespace(job_id=f"7_{n}", ended=function(*row)) for n, row in enumerate(zip(*columns, strict=True))]
+        return [
+            types.SimpleNamespace(job_id=f"7_{n}", ended=function(*row)) for n, row in enumerate(zip(*columns, strict=True))
+        ]
 
 
 def test_a_cluster_gets_one_array_over_the_cells_left(pool: Pool, called: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ from entrec.training.run import Metrics, Run, write_config, write_summary
 
 TINY = Preset(
     name="quick", data="shapes", backbone="tiny", epochs=1, batch=32, rate=6e-3, fractions=(8,), emas=(0.8, None),
-    weights=(0.1, 1.0, 100.0), seeds=1, images=64, log_every=1, options={"moco": {"queue": 32}},
+    weights=(0.1, 1.0, 100.0), seeds=1, images=64, log_every=1,
+    options={"moco": {"queue": 32}, "deepcluster": {"clusters": 16}},
 )  # fmt: skip
 
 

@@ -87,7 +87,7 @@ def test_the_presets_are_the_protocols() -> None:
 
 
 def test_a_preset_without_what_the_claims_need_is_refused() -> None:
-    with pytest.raises(ValueError, match="the claims need a batch of 1/8, an EMA of 0.8"):
+    with pytest.raises(ValueError, match="the claims need a batch of 1/8"):
         replace(QUICK, fractions=(4,))
     with pytest.raises(ValueError, match="fractions must divide the batch of 64"):
         replace(QUICK, fractions=(8, 5))

@@ -69,7 +69,8 @@ def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
                 draw(axis, trials, "entropy", scale=lambda y, most=most: y / most, color=colour, label=NAMES[method])  # type: ignore[misc]
         axis.axhline(1, color="black", linewidth=0.8, linestyle=":")
         axis.set(xlabel="epoch", ylabel=r"entropy of the codes / $\ln m$", ylim=(0, 1.04))
-        axis.legend(loc="lower right")
+        if len(axis.get_lines()) > 1:
+            axis.legend(loc="lower right")
         save(figure, path)
     return [(path.with_suffix(".png"), "Entropy of the codes over ln m")]
 

@@ -70,7 +70,8 @@ def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
             for setting, colour, label in own:
                 draw(axis, pool(setting), "knn_top1", looks, lambda y: 100 * y, color=colour, label=label)
             axis.set(title=title, xlabel="epoch", ylabel=KNN)
-            axis.legend(loc="best")
+            if axis.get_lines():
+                axis.legend(loc="best")
         save(figure, path)
     return [(path.with_suffix(".png"), "Online accuracy over training, by estimator")]
 
