@@ -5,7 +5,9 @@ import math
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from entrec.cli import app
 from entrec.paper.convergence import Study, run, write
 from entrec.paper.convergence.discrete import CHUNKS, DIM
 from entrec.paper.convergence.measure import Measured, bias_slope, variance_slope
@@ -106,3 +108,24 @@ def test_writes_json_a_table_and_figures(study: Study, tmp_path: Path) -> None:
         if path.suffix == ".png":
             assert path.read_bytes().startswith(b"\x89PNG")
             assert path.stat().st_size > 20_000
+
+
+def test_table_and_figures_are_made_again_from_the_results(tmp_path: Path) -> None:
+    """The committed table, byte by byte, from the committed numbers; which stay as they are."""
+    committed = Path(__file__).parents[2] / "results" / "convergence"
+    numbers = (committed / "results.json").read_bytes()
+    (tmp_path / "results.json").write_bytes(numbers)
+    result = CliRunner().invoke(app, ["paper", "convergence", "--render", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "table.md").read_bytes() == (committed / "table.md").read_bytes()
+    assert (tmp_path / "results.json").read_bytes() == numbers
+    assert {path.name for path in committed.glob("*.png")} == {path.name for path in tmp_path.glob("*.png")}
+
+
+@pytest.mark.parametrize(("text", "told"), [(None, "there is no"), ("{}", "holds no results"), ("[", "holds no results")])
+def test_what_cannot_be_rendered_is_said(tmp_path: Path, text: str | None, told: str) -> None:
+    if text is not None:
+        (tmp_path / "results.json").write_text(text)
+    result = CliRunner().invoke(app, ["paper", "convergence", "--render", "--out", str(tmp_path)], env={"COLUMNS": "300"})
+    assert result.exit_code == 2
+    assert told in result.output

@@ -1,14 +1,17 @@
 """`entrec paper convergence`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from entrec.cli.edge import console, require, require_device, require_free
+from entrec.cli.edge import console, failing_clearly, require, require_device, require_free
 from entrec.cli.paper.showing import progress_line
+
+if TYPE_CHECKING:
+    from entrec.paper.convergence import Study
 
 
 def convergence(
@@ -19,6 +22,9 @@ def convergence(
     seed: Annotated[int, typer.Option(min=0, help="Seed of every random draw.")] = 0,
     device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1, ...")] = "cpu",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the results that the folder holds.")] = False,
+    render: Annotated[
+        bool, typer.Option("--render", help="Measure nothing: table and figures from the results.json that is there.")
+    ] = False,
 ) -> None:
     """Measure every estimator against distributions whose entropy is known.
 
@@ -26,15 +32,19 @@ def convergence(
     bandwidth h, beside the rates that the paper states and the closed forms that hold.
     """
     require("matplotlib", "scipy", extra="paper")
-    require_free(out, "results.json", overwrite)
-    require_device(device)
+    if not render:
+        require_free(out, "results.json", overwrite)
+        require_device(device)
     from entrec.paper import convergence as experiment
 
-    with progress_line() as say:
-        study = experiment.run(quick, seed, device, say)
+    with failing_clearly(), progress_line() as say:
+        study = experiment.read(out / "results.json") if render else experiment.run(quick, seed, device, say)
         say("drawing")
-        paths = experiment.write(study, out)
+        paths = experiment.render(study, out) if render else experiment.write(study, out)
+    _show(study, out, paths)
 
+
+def _show(study: "Study", out: Path, paths: list[Path]) -> None:
     console.print("The paper's statements on its estimators, measured\n", style="bold")
     rows = Table.grid(padding=(0, 2))
     rows.add_column(justify="right", no_wrap=True)
@@ -48,5 +58,5 @@ def convergence(
             text += "\n[yellow]this run does not show what we derive; more samples may (leave out --quick)[/yellow]"
         rows.add_row(f"[{colour}]{finding.verdict}[/{colour}]", text)
     console.print(rows, highlight=False)
-    console.print(f"\n{study.seconds:.0f} s on {device}. Written to {out}:", highlight=False)
+    console.print(f"\n{study.seconds:.0f} s on {study.device}. Written to {out}:", highlight=False)
     console.print("  " + "  ".join(path.name for path in paths), highlight=False)

@@ -7,6 +7,7 @@ Samples come from distributions whose entropy is known: uniform and von Mises-Fi
 Dirichlet codes. Every measured bias and variance stands beside the paper's rate and, where it exists, a closed form.
 """
 
-from entrec.paper.convergence.study import Study, run, write
+from entrec.paper.convergence.reading import read
+from entrec.paper.convergence.study import Study, render, run, write
 
-__all__ = ["Study", "run", "write"]
+__all__ = ["Study", "read", "render", "run", "write"]

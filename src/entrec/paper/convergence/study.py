@@ -74,16 +74,22 @@ def _one_thread() -> Iterator[None]:
 
 def write(study: Study, folder: Path) -> list[Path]:
     """Write `results.json`, `table.md` and the figures; returns the paths."""
-    from entrec.paper.convergence import figures  # matplotlib is slow to import
-
     folder.mkdir(parents=True, exist_ok=True)
-    results, table = folder / "results.json", folder / "table.md"
+    results = folder / "results.json"
     document = asdict(study) | {
         "versions": {"entrec": __version__, "torch": torch.__version__, "python": platform.python_version()}
     }
     results.write_text(json.dumps(document, indent=1) + "\n")
+    return [results, *render(study, folder)]
+
+
+def render(study: Study, folder: Path) -> list[Path]:
+    """Write `table.md` and the figures; returns the paths."""
+    from entrec.paper.convergence import figures  # matplotlib is slow to import
+
+    table = folder / "table.md"
     table.write_text(markdown(study))
-    return [results, table, *figures.draw(study, folder)]
+    return [table, *figures.draw(study, folder)]
 
 
 def markdown(study: Study) -> str:
