@@ -126,6 +126,23 @@ def test_a_killed_run_goes_on_where_it_was(pool: Pool, monkeypatch: pytest.Monke
     assert whole.summary["linear_top1"] == Run(pool.folder / CELLS[0].name).summary["linear_top1"]
 
 
+@pytest.mark.slow
+def test_a_run_over_two_devices_is_a_command_of_its_own(pool: Pool) -> None:
+    pool = pool._replace(data=Data("digits", backbone="tiny"), given={**pool.given, "epochs": 1, "devices": 2})
+    assert make(CELLS[:1], pool).done == [CELLS[0].name]
+    config = Run(pool.folder / CELLS[0].name).config
+    assert (config["devices"], config["batch_size"], config["data"]) == (2, 32, "digits")
+    assert {path.name for path in pool.folder.iterdir()} == {CELLS[0].name}
+
+
+def test_a_run_over_several_devices_says_why_it_failed(pool: Pool) -> None:
+    make(CELLS[:1], pool._replace(given={**pool.given, "devices": 2}))
+    assert "leave out --images" in outcome(pool.folder / CELLS[0].name).reason
+    odd = pool._replace(data=Data("no-such-data"), given={"devices": 2, "device": "cpu"})
+    make(CELLS[1:2], odd)
+    assert "no-such-data" in outcome(pool.folder / CELLS[1].name).reason
+
+
 class FakeExecutor:
     """Submitit's, as far as it is used: jobs are run at once."""
 

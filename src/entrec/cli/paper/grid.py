@@ -61,6 +61,7 @@ def command_of(name: str) -> Callable[..., None]:
         retry: Annotated[bool, typer.Option("--retry", help="Make those that failed again.")] = False,
         jobs: Annotated[int, typer.Option(min=1, help="Runs at a time. Several gain nothing on one GPU without MPS.")] = 1,
         device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU if there is one.")] = "auto",
+        devices: Annotated[int, typer.Option(min=1, help="Of each run, a process each.")] = 1,
         launcher: Annotated[Launcher, typer.Option(help="slurm: an array of jobs, through submitit.")] = Launcher.local,
         slurm: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for submitit; repeat it.", **_NEW)] = None,
         keep_checkpoints: Annotated[bool, typer.Option("--keep-checkpoints", help="And encoders of runs that ended.")] = False,
@@ -74,7 +75,7 @@ def command_of(name: str) -> Callable[..., None]:
             if not render:
                 chosen = grid.PRESETS[preset.value].reduced(data=data, epochs=epochs, images=images, seeds=seeds)
                 cells = grid.begin(folder, name, chosen, seeds, only or ())
-                how = _How(device, jobs, minutes, retry, keep_checkpoints, launcher, slurm or [])
+                how = _How(device, devices, jobs, minutes, retry, keep_checkpoints, launcher, slurm or [])
                 if _made(folder, chosen, cells, how):
                     return
             found = grid.render(folder, name)
@@ -87,6 +88,7 @@ class _How(NamedTuple):
     """Everything about how runs are made that does not change them."""
 
     device: str
+    devices: int
     jobs: int
     minutes: float | None
     retry: bool
@@ -100,7 +102,7 @@ def _made(folder: Path, preset: "Preset", cells: "list[Cell]", how: _How) -> boo
     from entrec.paper import runner
     from entrec.paper.grid.study import pool_of
 
-    pool = pool_of(folder, preset, how.device, how.keep)
+    pool = pool_of(folder, preset, how.device, how.keep, how.devices)
     left = runner.left(cells, pool, how.retry)
     if how.launcher is Launcher.slurm:
         from entrec.paper.runner.slurm import submit

@@ -41,9 +41,10 @@ def begin(out: Path, name: str, preset: Preset, seeds: int | None = None, only: 
     return found
 
 
-def pool_of(out: Path, preset: Preset, device: str = "auto", keep: bool = False) -> Pool:
+def pool_of(out: Path, preset: Preset, device: str = "auto", keep: bool = False, devices: int = 1) -> Pool:
     """Where the runs lie, and what all are given."""
-    given = {"epochs": preset.epochs, "evaluate_every": preset.evaluate_every, "device": device}
+    given: dict[str, Any] = {"epochs": preset.epochs, "evaluate_every": preset.evaluate_every, "device": device}
+    given |= {} if devices == 1 else {"devices": devices}
     return Pool(out / "runs", Data(preset.data, preset.images, preset.backbone), given, keep)
 
 

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from entrec.paper.runner.apart import train_apart
 from entrec.paper.runner.cell import Cell, Pool, opened
 from entrec.paper.runner.notes import forget_failure, note_failure, note_made, outcome, tidy
 from entrec.training.loop import DivergedError
@@ -97,16 +98,20 @@ def trained(cell: Cell, pool: Pool, until: float | None = None) -> Ended:
     folder = pool.folder / cell.name
     forget_failure(folder)
     try:
-        source = opened(pool.data)
-        begun = (folder / "config.yaml").is_file()
-        start = time.perf_counter()
-        train(cell.method, data=source, out=folder, resume=begun, **{**pool.given, **cell.given})
+        begun, given = (folder / "config.yaml").is_file(), {**pool.given, **cell.given}
+        if given.get("devices", 1) > 1:
+            start = time.perf_counter()
+            train_apart(cell.method, pool.data, folder, begun, given)
+        else:
+            source = opened(pool.data)
+            start = time.perf_counter()
+            train(cell.method, data=source, out=folder, resume=begun, **given)
     except Exception as error:
         note_failure(folder, error)
         if isinstance(error, DivergedError) and not pool.keep:
             tidy(folder)  # it would diverge again from there; after any other error its checkpoint is what a retry goes on from
         return "failed"
-    note_made(folder, time.perf_counter() - start, _on_gpu({**pool.given, **cell.given}.get("device", "auto")))
+    note_made(folder, time.perf_counter() - start, _on_gpu(given.get("device", "auto")))
     if not pool.keep:
         tidy(folder)
     return "done"
