@@ -138,9 +138,16 @@ def test_a_run_over_two_devices_is_a_command_of_its_own(pool: Pool) -> None:
 def test_a_run_over_several_devices_says_why_it_failed(pool: Pool) -> None:
     make(CELLS[:1], pool._replace(given={**pool.given, "devices": 2}))
     assert "leave out --images" in outcome(pool.folder / CELLS[0].name).reason
-    odd = pool._replace(data=Data("no-such-data"), given={"devices": 2, "device": "cpu"})
+    odd = pool._replace(data=Data("digits"), given={"devices": 2, "device": "cpu", "batch_size": 33})
     make(CELLS[1:2], odd)
-    assert "no-such-data" in outcome(pool.folder / CELLS[1].name).reason
+    assert "batch_size must be a multiple of the 2 devices" in outcome(pool.folder / CELLS[1].name).reason
+
+
+def test_data_that_cannot_be_opened_are_said_before_any_run_fails_by_them(pool: Pool, called: list[str]) -> None:
+    with pytest.raises((ValueError, OSError), match="no-such-data"):
+        make(CELLS, pool._replace(data=Data("no-such-data")))
+    assert called == []
+    assert not pool.folder.exists()
 
 
 class FakeExecutor:

@@ -9,7 +9,8 @@ from typer.testing import CliRunner, Result
 from entrec.cli import app
 from entrec.cli.paper.grid import SENTENCES
 from entrec.paper.grid import EXPERIMENTS, PRESETS
-from tests.paper.grid.runs import TINY
+from entrec.paper.grid.setting import Setting
+from tests.paper.grid.runs import TINY, ended
 
 # Of each experiment the runs that make test has time for; one folder, as experiments share their runs.
 FEW = {
@@ -67,11 +68,21 @@ def test_each_name_in_full_on_the_quick_preset(name: str, tmp_path: Path) -> Non
 @pytest.mark.usefixtures("tiny")
 def test_a_folder_of_other_runs_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
     assert call("weights", "--out", str(tmp_path), "--minutes", "0").exit_code == 0
+    ended(tmp_path / "runs", Setting("simclr"))
     for words, told in ((("--epochs", "2"), "epochs 1 there, 2 now"), (("--data", "digits"), "data shapes there, digits now")):
         result = call("weights", "--out", str(tmp_path), *words)
         assert result.exit_code == 2
         assert told in " ".join(result.output.split())
-    assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_slip_in_the_command_does_not_spoil_the_folder(tmp_path: Path) -> None:
+    result = call("weights", "--out", str(tmp_path), "--data", "no-such-data")
+    assert result.exit_code == 2
+    assert "no-such-data" in result.output
+    assert call("weights", "--out", str(tmp_path), "--minutes", "0").exit_code == 0
+    assert json.loads((tmp_path / "preset.json").read_text())["data"] == "shapes"
 
 
 @pytest.mark.usefixtures("tiny")

@@ -72,7 +72,8 @@ def at_ends(rows: Rows, key: str) -> tuple[float, float]:
 def rise(trials: Trials, key: str) -> Measured:
     """From the untrained network to the last epoch's mean."""
     ends = {seed: at_ends(rows, key) for seed, rows in trials.rows.items()}
-    return Measured({seed: last - first for seed, (first, last) in ends.items()}, len(trials.failures))
+    known = {seed: last - first for seed, (first, last) in ends.items() if not math.isnan(last - first)}
+    return Measured(known, len(trials.failures))
 
 
 def draw(

@@ -33,7 +33,7 @@ def begin(out: Path, name: str, preset: Preset, seeds: int | None = None, only: 
         raise ValueError(f"runs need a folder, but {out} is a file")
     facts = _plain(preset.facts())
     facts["seeds"] = seeds or preset.seeds
-    if (out / FACTS).is_file():
+    if (out / FACTS).is_file() and any((out / "runs").glob("*")):
         before = json.loads((out / FACTS).read_text())
         _require_same(out, before, facts)
         facts["seeds"] = max(facts["seeds"], before["seeds"])

@@ -60,9 +60,15 @@ def make(
         jobs: processes. Several that share a GPU take turns and gain nothing, unless NVIDIA's MPS lets them run side by side.
         minutes: after which no other run is begun.
         progress: hears how far it is.
+
+    Raises:
+        ValueError, OSError: the data cannot be opened, which would fail every run.
     """
-    pool.folder.mkdir(parents=True, exist_ok=True)
     until = None if minutes is None else time.time() + 60 * minutes
+    if cells and minutes != 0:
+        progress("opening the data")
+        opened(pool.data)
+    pool.folder.mkdir(parents=True, exist_ok=True)
     found: dict[Ended, list[str]] = {"done": [], "failed": [], "not begun": []}
     for number, (name, ended) in enumerate(_ended(cells, pool, jobs, until, progress), 1):
         found[ended].append(name)
