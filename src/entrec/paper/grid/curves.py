@@ -84,15 +84,21 @@ def draw(
     scale: Callable[[float], float] = lambda y: y,
     **look: Any,
 ) -> None:
-    """A line for each seed, the first of them labelled."""
-    label = look.pop("label", None)
-    for _, rows in sorted(trials.rows.items()):
-        x, y = read(rows, key)
-        if x:
-            marker = "o" if len(x) < 8 else None
-            axis.plot(x, [scale(v) for v in y], label=label, **{"linewidth": 1.3, "marker": marker, "markersize": 2.5, **look})
-            label = None
-            axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))  # epochs
+    """The mean over seeds, and in light from the lowest of them to the highest."""
+    found = [read(rows, key) for _, rows in sorted(trials.rows.items())]
+    by_place: dict[float, list[float]] = {}
+    for x, y in found:
+        for place, value in zip(x, y, strict=True):
+            by_place.setdefault(place, []).append(scale(value))
+    if not by_place:
+        return
+    places = sorted(by_place)
+    look = {"linewidth": 1.3, "marker": "o" if len(places) < 8 else None, "markersize": 2.5, **look}
+    axis.plot(places, [fmean(by_place[place]) for place in places], **look)
+    if len(found) > 1:
+        low, high = ([end(by_place[place]) for place in places] for end in (min, max))
+        axis.fill_between(places, low, high, color=look.get("color"), alpha=0.15, linewidth=0)
+    axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))  # epochs
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
