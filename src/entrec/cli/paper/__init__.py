@@ -5,6 +5,7 @@ import typer
 from entrec.cli.paper.convergence import convergence
 from entrec.cli.paper.grid import SENTENCES, command_of
 from entrec.cli.paper.identifiability import identifiability
+from entrec.cli.paper.neighbours import neighbours
 from entrec.cli.paper.selection import selection
 
 __all__ = ["app"]
@@ -15,7 +16,7 @@ _HELP = (
 )
 _TRAINED = "Tables and figures from training"
 _KNOWN = "Where the truth is known"
-_OURS = "A question of our own"
+_OURS = "Questions of our own"
 
 app = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -29,4 +30,5 @@ for _name, _sentence in SENTENCES.items():
     app.command(_name, help=_sentence, rich_help_panel=_TRAINED)(command_of(_name))
 app.command(rich_help_panel=_KNOWN)(convergence)
 app.command(rich_help_panel=_KNOWN)(identifiability)
+app.command(rich_help_panel=_OURS)(neighbours)
 app.command(rich_help_panel=_OURS)(selection)

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
-from rich.table import Table
 
 from entrec.cli.edge import console, failing_clearly, require
-from entrec.cli.paper.showing import progress_line
+from entrec.cli.paper.showing import progress_line, show_claims, show_made
 
 if TYPE_CHECKING:  # as they take seconds to import, which `entrec --help` should not
-    from entrec.paper.grid import Found, Preset
+    from entrec.paper.grid import Preset
     from entrec.paper.runner import Cell
 
 # Here, as the help must not wait for PyTorch, which the experiments import.
@@ -79,7 +78,8 @@ def command_of(name: str) -> Callable[..., None]:
                 if _made(folder, chosen, cells, how):
                     return
             found = grid.render(folder, name)
-        _show(found, folder / name)
+        show_claims(found.claims)
+        console.print(f"\nThe tables are in {folder / name / 'table.md'}", highlight=False, markup=False)
 
     return command
 
@@ -112,14 +112,7 @@ def _made(folder: Path, preset: "Preset", cells: "list[Cell]", how: _How) -> boo
         return True
     with progress_line() as say:
         made = runner.make(left, pool, how.jobs, how.minutes, say)
-    console.print(
-        f"{len(cells) - len(left)} runs were there, {len(made.done)} made, {len(made.failed)} failed, "
-        f"{len(made.not_begun)} not begun",
-        highlight=False,
-    )
-    for failed in made.failed:
-        reason = runner.outcome(pool.folder / failed).reason
-        console.print(f"failed: {failed} ({reason})", style="red", highlight=False, markup=False)
+    show_made(made, len(cells), pool.folder)
     return False
 
 
@@ -132,14 +125,3 @@ def _options(words: list[str]) -> dict[str, Any]:
             raise ValueError(f"--slurm wants KEY=VALUE, for instance slurm_partition=gpu, got {word!r}")
         found[key] = int(value) if value.isdecimal() else value
     return found
-
-
-def _show(found: "Found", folder: Path) -> None:
-    rows = Table.grid(padding=(0, 2))
-    rows.add_column(justify="right", no_wrap=True)
-    rows.add_column()
-    colours = {"holds": "green", "does not hold here": "red", "holds in part": "yellow"}
-    for claim in found.claims:
-        rows.add_row(f"[{colours.get(claim.word, 'dim')}]{claim.word}[/]", f"[bold]{claim.statement}[/bold]\n{claim.numbers}")
-    console.print(rows, highlight=False)
-    console.print(f"\nThe tables are in {folder / 'table.md'}", highlight=False, markup=False)

@@ -1,0 +1,158 @@
+"""From the runs to a table beside lightly's numbers, what it says, and the scores over training."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from entrec.files import appearing
+from entrec.paper.grid.claims import Claim, Part
+from entrec.paper.grid.experiment import Table
+from entrec.paper.grid.setting import NAMES
+from entrec.paper.grid.trials import Measured, made
+from entrec.paper.neighbours.figure import draw
+from entrec.paper.neighbours.grid import FACTS, PUBLISHED, Where, name_of
+from entrec.paper.runner import outcome
+from entrec.training.presets import LIGHTLY
+from entrec.training.run import Run
+
+_NEAR = 1.5  # points that a method may be below lightly's
+_MINUTES = 8.0
+
+
+class Scored(NamedTuple):
+    """A method's runs with one objective: kNN in percent at the best and the last epoch, minutes, and why some failed."""
+
+    best: Measured
+    last: Measured
+    minutes: Measured
+    runs: dict[int, Run]
+    failures: dict[int, str]
+
+
+class Study(NamedTuple):
+    """What came out."""
+
+    table: Table
+    claims: list[Claim]
+    scored: dict[tuple[str, bool], Scored]
+
+
+def render(out: Path) -> Study:
+    """Write table.md, results.json and the figure from the runs that are there.
+
+    Raises:
+        ValueError: the folder holds no such runs.
+    """
+    if not (out / FACTS).is_file():
+        raise ValueError(f"{out} holds no runs of this benchmark: it has no {FACTS}")
+    where = Where(**json.loads((out / FACTS).read_text()))
+    scored = {(method, er): _scored(out / "runs", method, er) for method in PUBLISHED for er in (False, True)}
+    study = Study(_table(scored), _claims(scored), scored)
+    curves = {key: [run.metrics for run in found.runs.values()] for key, found in scored.items()}
+    draw({NAMES[method]: (PUBLISHED[method], curves[method, False], curves[method, True]) for method in PUBLISHED}, out / "knn")
+    _write(out / "table.md", _markdown(where, study))
+    _write(out / "results.json", json.dumps(_document(where, study), indent=1) + "\n")
+    return study
+
+
+def _scored(folder: Path, method: str, er: bool) -> Scored:
+    runs, failures = {}, {}
+    for path in sorted(folder.glob(name_of(method, er, 0).removesuffix("0") + "[0-9]*")):
+        seed, found = int(path.name.rpartition("seed")[2]), outcome(path)
+        if found.state == "done":
+            runs[seed] = Run(path)
+        elif found.state == "failed":
+            failures[seed] = found.reason
+
+    def measured(key: str, factor: float) -> Measured:
+        values = {seed: run.summary.get(key) for seed, run in runs.items()}
+        known = {seed: factor * x for seed, x in values.items() if x is not None}
+        return Measured(known, len(failures) + len(values) - len(known))
+
+    # The last score is among those of which the best is; and time is that of training and all that is between.
+    seconds = {seed: made(run).get("seconds") for seed, run in runs.items()}
+    minutes = Measured({seed: x / 60 for seed, x in seconds.items() if x is not None}, len(failures))
+    return Scored(measured("knn_best", 100), measured("knn_top1", 100), minutes, runs, failures)
+
+
+def _table(scored: dict[tuple[str, bool], Scored]) -> Table:
+    rows = []
+    for method, published in PUBLISHED.items():
+        own, er = scored[method, False], scored[method, True]
+        difference = f"{own.best.mean - published:+.1f}" if own.best.by_seed else "-"
+        row = [NAMES[method], f"{published:.1f}", own.best.shown(), difference, own.last.shown(), own.minutes.shown()]
+        rows.append([*row, er.best.shown(), er.last.shown(), er.minutes.shown()])
+    columns = ["", "lightly, best", "ours, best", "difference", "ours, last", "minutes", "+ER, best", "+ER, last", "minutes"]
+    note = (
+        "kNN accuracy in percent, k = 200, temperature 0.1. lightly's is the best of 200 test scores; ours is the best of "
+        "fewer, and the score after the last epoch, which no test image has chosen. Minutes are of a whole run, scores "
+        "included. Mean ± standard deviation (seeds)."
+    )
+    return Table("Beside lightly's", columns, rows, note)
+
+
+def _claims(scored: dict[tuple[str, bool], Scored]) -> list[Claim]:
+    own = {method: scored[method, False] for method in PUBLISHED}
+    near = [
+        Part(
+            NAMES[method],
+            None if not found.best.by_seed else found.best.mean >= PUBLISHED[method] - _NEAR,
+            f"{found.best.shown()}, lightly's {PUBLISHED[method]:.1f}",
+        )
+        for method, found in own.items()
+    ]
+    quick = [
+        Part(NAMES[method], None if not found.minutes.by_seed else found.minutes.mean <= _MINUTES, found.minutes.shown())
+        for method, found in own.items()
+    ]
+    return [
+        Claim(f"Each method is within {_NEAR:g} points of lightly's, or better, at its best epoch", near),
+        Claim(f"A run takes at most {_MINUTES:g} minutes", quick),
+    ]
+
+
+def _markdown(where: Where, study: Study) -> str:
+    facts = where.facts()
+    usual = Where().facts()
+    given = "".join(f" --{key.replace('_', '-')} {x}" for key, x in facts.items() if x != usual[key])
+    runs = [run for found in study.scored.values() for run in found.runs.values()]
+    devices = sorted({f"{made(run).get('device', '?')}, torch {made(run).get('torch', '?')}" for run in runs})
+    failed = [
+        f"{name_of(*key, seed)} ({reason})" for key, found in study.scored.items() for seed, reason in found.failures.items()
+    ]
+    reduced = any(facts[key] != usual[key] for key in ("epochs", "backbone", "batch_size", "images"))
+    lines = ["# Accuracy beside lightly's CIFAR-10 benchmark", "", f"    entrec paper neighbours{given}", ""]
+    lines += [
+        f"{facts['data']}, {where.backbone}, batch {where.batch_size}, {where.epochs} epochs. Protocol: "
+        + " ".join(LIGHTLY.source.split())
+        + (" **Not the benchmark's size**: nothing here is to be compared with it." if reduced else ""),
+        "",
+    ]
+    lines += [f"{len(runs)} runs: {'; '.join(devices)}.", ""] if runs else ["No run has ended yet.", ""]
+    lines += [f"Failed: {'; '.join(failed)}.", ""] if failed else []
+    lines += ["| | | the numbers |", "|---|---|---|"]
+    lines += [f"| {claim.statement} | **{claim.word}** | {claim.numbers} |" for claim in study.claims]
+    return "\n".join([*lines, "", *study.table.markdown(), "![kNN over training](knn.png)", ""])
+
+
+def _document(where: Where, study: Study) -> dict[str, Any]:
+    return {
+        "protocol": where.facts(),
+        "published": PUBLISHED,
+        "claims": [
+            {"statement": x.statement, "verdict": x.word, "parts": [part._asdict() for part in x.parts]} for x in study.claims
+        ],
+        "runs": {
+            name_of(*key, seed): {"best": found.best.by_seed.get(seed), "last": found.last.by_seed.get(seed), **made(run)}
+            for key, found in study.scored.items()
+            for seed, run in found.runs.items()
+        },
+        "failures": {
+            name_of(*key, seed): reason for key, found in study.scored.items() for seed, reason in found.failures.items()
+        },
+    }
+
+
+def _write(path: Path, text: str) -> None:
+    with appearing(path) as unfinished:
+        unfinished.write_text(text)
