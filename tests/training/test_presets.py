@@ -18,6 +18,7 @@ from entrec.training.assemble import assemble, optimizer_of
 from entrec.training.presets import LIGHTLY, with_preset
 from entrec.training.run import Run
 from entrec.training.settings import Settings, settings
+from entrec.training.train import _check_splits
 from entrec.views import View
 from tests.training.tiny import classes, different, pixels, stopped_before
 
@@ -292,3 +293,19 @@ def test_the_vote_is_lightlys() -> None:
     found = knn_accuracy(Features(train, labels[0]), Features(test, labels[1]), k=200, temperature=0.1)
     assert 0.3 < found < 1
     assert found == pytest.approx(wanted, abs=1e-6)
+
+
+SPLIT: dict[str, Any] = {"backbone": "resnet18", "epochs": 1, "batch_size": 16, "splits": 8, "ema": 0.99, "device": "cpu"}
+
+
+@pytest.mark.parametrize(
+    ("given", "says"), [({"ema": None}, "needs a key branch of its own"), ({"batch_size": 12}, "multiple of the 8 splits")]
+)
+def test_splits_that_cannot_be_are_refused(given: dict[str, Any], says: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=says):
+        entrec.train("moco", data="shapes", out=tmp_path / "run", **{**SPLIT, **given})
+
+
+def test_splits_are_for_one_device() -> None:
+    with pytest.raises(ValueError, match="splits=8 is for one device"):
+        _check_splits(settings("moco", SPLIT), 2)

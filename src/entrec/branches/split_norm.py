@@ -49,9 +49,9 @@ class SplitBatchNorm2d(nn.BatchNorm2d):
         assert self.running_mean is not None  # they are tracked
         assert self.running_var is not None
         assert self.num_batches_tracked is not None
-        momentum = 0.1 if self.momentum is None else self.momentum
-        self.running_mean.lerp_(mean.mean(dim=(0, 1)).flatten(), momentum)
-        self.running_var.lerp_(variance.mean(dim=(0, 1)).flatten() * (values / max(values - 1, 1)), momentum)
+        assert self.momentum is not None
+        self.running_mean.lerp_(mean.mean(dim=(0, 1)).flatten(), self.momentum)
+        self.running_var.lerp_(variance.mean(dim=(0, 1)).flatten() * (values / max(values - 1, 1)), self.momentum)
         self.num_batches_tracked.add_(1)
 
     def extra_repr(self) -> str:
@@ -68,10 +68,11 @@ def split_norms(module: nn.Module, splits: int) -> None:
     if checks.whole("splits", splits, 1) == 1:
         return
     found = [(name, part) for name, part in module.named_modules() if type(part) is nn.BatchNorm2d]
-    if not found or any(part.running_mean is None or not part.affine for _, part in found):
+    if not found or any(part.running_mean is None or not part.affine or part.momentum is None for _, part in found):
         raise ValueError(f"splits={splits} needs an encoder of plain BatchNorm2d layers, and {type(module).__name__} is none")
     for name, part in found:
-        new = SplitBatchNorm2d(part.num_features, splits, part.eps, 0.1 if part.momentum is None else part.momentum)
+        assert part.momentum is not None
+        new = SplitBatchNorm2d(part.num_features, splits, part.eps, part.momentum)
         new.load_state_dict(part.state_dict())
         module.set_submodule(name, new)
 

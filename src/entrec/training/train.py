@@ -214,6 +214,22 @@ def _check_fit(parts: Parts, ranks: int) -> None:
         raise ValueError(f"batch_size {settings.batch_size} is larger than the data set, which has {n} images")
     if settings.options.get("clusters", 0) > n:
         raise ValueError(f"clusters must be at most the {n} images of the data set, got {settings.options['clusters']}")
+    _check_splits(settings, ranks)
+
+
+def _check_splits(settings: Settings, ranks: int) -> None:
+    splits = settings.options.get("splits", 1)
+    if splits == 1:
+        return
+    if ranks > 1:
+        raise ValueError(f"splits={splits} is for one device: BatchNorm over {ranks} would be synchronised, and see no parts")
+    if settings.options.get("ema") is None:
+        raise ValueError(
+            f"splits={splits} needs a key branch of its own, whose parts are others: ema must be a number, got none"
+        )
+    assert settings.batch_size is not None  # filled in by `assemble`
+    if settings.batch_size % splits:
+        raise ValueError(f"batch_size must be a multiple of the {splits} splits of BatchNorm, got {settings.batch_size}")
 
 
 def _notices(parts: Parts, fabric: Fabric) -> list[str]:
