@@ -19,7 +19,8 @@ def log_sums(a: Tensor, b: Tensor, pairs: Pairs, ieee: bool) -> Tensor:
     if pairs.similarity == "dot":
         sums = dots.log_sums(x, y, pairs, ieee)
     else:
-        sums = _by_differences(x).log_sums(x, y, _power(pairs), pairs)
+        across, along = _by_coordinate(x, y)
+        sums = _by_differences(x).log_sums(across, along, _power(pairs), pairs)
     return sums.reshape(a.shape[:-1])
 
 
@@ -39,7 +40,7 @@ def gradients(
     if pairs.similarity == "dot":
         found = dots.gradients(x, y, pairs, by_row, by_column, wanted, ieee)
     else:
-        found = _by_differences(x).gradients(x, y, _power(pairs), pairs, by_row, by_column, wanted)
+        found = _gradients_by_differences(x, y, pairs, by_row, by_column, wanted)
     in_a, in_b = (None if g is None else g.reshape(z.shape) for g, z in ((found.rows, a), (found.columns, b)))
     return Gradients(in_a, in_b, None)
 
@@ -51,6 +52,21 @@ def problems(x: Tensor) -> Tensor:
 
 def _weighing(x: Weighing | None) -> Weighing | None:
     return None if x is None else Weighing(*(y.reshape(-1, y.shape[-1]).contiguous() for y in x))
+
+
+def _gradients_by_differences(
+    a: Tensor, b: Tensor, pairs: Pairs, rows: Weighing | None, columns: Weighing | None, wanted: tuple[bool, bool]
+) -> Gradients:
+    (x, y), p, family = _by_coordinate(a, b), _power(pairs), _by_differences(a)
+    in_a = family.pull(x, y, p, rows, columns, pairs.offset, pairs).mT.contiguous() if wanted[0] else None
+    in_b = family.pull(y, x, p, columns, rows, -pairs.offset, pairs).mT.contiguous() if wanted[1] else None
+    return Gradients(in_a, in_b, None)
+
+
+def _by_coordinate(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Points column by column, so that a program reads one coordinate of many at once."""
+    x = a.mT.contiguous()
+    return x, x if a is b else b.mT.contiguous()
 
 
 def _by_differences(x: Tensor) -> Any:

@@ -1,7 +1,7 @@
 """Log-sums of exp(-scale sum |a-b|^p) and their gradients, from the differences themselves.
 
 No matrix unit helps here: the differences of close points, where a kernel looks, would drown in the rounding of products.
-Points are held column by column, so that a program reads one coordinate of many points at once.
+Points come column by column, so that a program reads one coordinate of many points at once.
 """
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from entrec.launch import launch
 from entrec.pairwise.kernels.powers import kind, power, slope
-from entrec.pairwise.tiled import Gradients, Pairs, Weighing
+from entrec.pairwise.tiled import Pairs, Weighing
 
 LOG2E = tl.constexpr(1.4426950408889634)
 _PROGRAMS = 512  # that keep a large card busy
@@ -109,12 +109,10 @@ def _gradient(
             at += k
 
 
-def log_sums(a: Tensor, b: Tensor, p: float, pairs: Pairs) -> Tensor:
-    """The l_i of (problems, k, d) and (problems, m, d) float32 points."""
-    x = a.mT.contiguous()
-    y = x if a is b else b.mT.contiguous()
-    (problems, k, d), m = a.shape, b.shape[1]
-    out = torch.empty((problems, k), dtype=torch.float32, device=a.device)
+def log_sums(x: Tensor, y: Tensor, p: float, pairs: Pairs) -> Tensor:
+    """The l_i of (problems, d, k) and (problems, d, m) float32 points."""
+    (problems, d, k), m = x.shape, y.shape[2]
+    out = torch.empty((problems, k), dtype=torch.float32, device=x.device)
     rows, columns = _block(k, problems)
     launch(
         _log_sums, (triton.cdiv(k, rows), problems),
@@ -124,19 +122,8 @@ def log_sums(a: Tensor, b: Tensor, p: float, pairs: Pairs) -> Tensor:
     return out
 
 
-def gradients(
-    a: Tensor, b: Tensor, p: float, pairs: Pairs, rows: Weighing | None, columns: Weighing | None, wanted: tuple[bool, bool]
-) -> Gradients:
-    """The gradients in a and b, as wanted."""
-    x = a.mT.contiguous()
-    y = x if a is b else b.mT.contiguous()
-    in_a = _pull(x, y, p, rows, columns, pairs.offset, pairs) if wanted[0] else None
-    in_b = _pull(y, x, p, columns, rows, -pairs.offset, pairs) if wanted[1] else None
-    return Gradients(in_a, in_b, None)
-
-
-def _pull(x: Tensor, y: Tensor, p: float, rows: Weighing | None, columns: Weighing | None, offset: int, pairs: Pairs) -> Tensor:
-    """What the columns y add to the gradient of the rows x; both (problems, d, k)."""
+def pull(x: Tensor, y: Tensor, p: float, rows: Weighing | None, columns: Weighing | None, offset: int, pairs: Pairs) -> Tensor:
+    """What the columns y add to the gradient of the rows x; both, and the result, (problems, d, k)."""
     (problems, d, k), m = x.shape, y.shape[2]
     out = torch.zeros_like(x)
     height, breadth = _block(k, problems)
@@ -146,7 +133,7 @@ def _pull(x: Tensor, y: Tensor, p: float, rows: Weighing | None, columns: Weighi
         BY_ROW=rows is not None, BY_COLUMN=columns is not None, EXCLUDE=pairs.exclude_diagonal,
         KIND=kind(p), ROWS=height, COLUMNS=breadth, num_warps=4,
     )  # fmt: skip
-    return out.mT.contiguous()
+    return out
 
 
 def _block(k: int, problems: int) -> tuple[int, int]:

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from entrec.launch import launch
 from entrec.pairwise.kernels.powers import kind, power, slope
-from entrec.pairwise.tiled import Gradients, Pairs, Weighing
+from entrec.pairwise.tiled import Pairs, Weighing
 
-WIDEST = 32  # dimensions, all of which a gradient keeps in registers
+WIDEST = 16  # dimensions, all of which a gradient keeps in registers: at 25 they spill
 LOG2E = tl.constexpr(1.4426950408889634)
 _ROWS = 128  # of a tile, one for each thread of four warps; a program has two tiles, one below the other
-_COLUMNS, _COLUMNS_BACK = 16, 8  # of a tile; a gradient holds all of their coordinates too
+_COLUMNS = 4  # of a tile; on an H200 as fast as 8 and 16, which take more registers, for some exponents too many
 _PROGRAMS = 1536  # that keep a large card busy
 
 
@@ -153,13 +153,11 @@ def _gradient(
     tl.store(out + at + ROWS, -scale * p * found_2, mask=(dims[:, None] < D) & (rows[None, :] + ROWS < k))
 
 
-def log_sums(a: Tensor, b: Tensor, p: float, pairs: Pairs) -> Tensor:
-    """The l_i of (problems, k, d) and (problems, m, d) float32 points."""
-    x = a.mT.contiguous()
-    y = x if a is b else b.mT.contiguous()
-    (problems, k, d), m = a.shape, b.shape[1]
-    blocks, shares, share = _shares(k, m, problems, _COLUMNS)
-    parts = torch.empty((problems, shares, k), dtype=torch.float32, device=a.device)
+def log_sums(x: Tensor, y: Tensor, p: float, pairs: Pairs) -> Tensor:
+    """The l_i of (problems, d, k) and (problems, d, m) float32 points."""
+    (problems, d, k), m = x.shape, y.shape[2]
+    blocks, shares, share = _shares(k, m, problems)
+    parts = torch.empty((problems, shares, k), dtype=torch.float32, device=x.device)
     launch(
         _log_sums, (blocks, shares, problems),
         x, y, parts, k, m, share, p, pairs.scale, pairs.offset,
@@ -167,39 +165,28 @@ def log_sums(a: Tensor, b: Tensor, p: float, pairs: Pairs) -> Tensor:
     )  # fmt: skip
     if shares == 1:
         return parts[:, 0]
-    out = torch.empty((problems, k), dtype=torch.float32, device=a.device)
+    out = torch.empty((problems, k), dtype=torch.float32, device=x.device)
     launch(_joined, (triton.cdiv(k, _ROWS), problems), parts, out, k, shares, ROWS=_ROWS, num_warps=4)
     return out
 
 
-def gradients(
-    a: Tensor, b: Tensor, p: float, pairs: Pairs, rows: Weighing | None, columns: Weighing | None, wanted: tuple[bool, bool]
-) -> Gradients:
-    """The gradients in a and b, as wanted."""
-    x = a.mT.contiguous()
-    y = x if a is b else b.mT.contiguous()
-    in_a = _pull(x, y, p, rows, columns, pairs.offset, pairs) if wanted[0] else None
-    in_b = _pull(y, x, p, columns, rows, -pairs.offset, pairs) if wanted[1] else None
-    return Gradients(in_a, in_b, None)
-
-
-def _pull(x: Tensor, y: Tensor, p: float, rows: Weighing | None, columns: Weighing | None, offset: int, pairs: Pairs) -> Tensor:
-    """What the columns y add to the gradient of the rows x; both (problems, d, k)."""
+def pull(x: Tensor, y: Tensor, p: float, rows: Weighing | None, columns: Weighing | None, offset: int, pairs: Pairs) -> Tensor:
+    """What the columns y add to the gradient of the rows x; both, and the result, (problems, d, k)."""
     (problems, d, k), m = x.shape, y.shape[2]
-    blocks, shares, share = _shares(k, m, problems, _COLUMNS_BACK)
+    blocks, shares, share = _shares(k, m, problems)
     out = torch.empty((problems, shares, d, k), dtype=torch.float32, device=x.device)
     launch(
         _gradient, (blocks, shares, problems),
         x, y, *(rows or (x, x)), *(columns or (x, x)), out, k, m, share, p, pairs.scale, offset,
         D=d, HELD=triton.next_power_of_2(d), BY_ROW=rows is not None, BY_COLUMN=columns is not None,
-        EXCLUDE=pairs.exclude_diagonal, KIND=kind(p), ROWS=_ROWS, COLUMNS=_COLUMNS_BACK, num_warps=4,
+        EXCLUDE=pairs.exclude_diagonal, KIND=kind(p), ROWS=_ROWS, COLUMNS=_COLUMNS, num_warps=4,
     )  # fmt: skip
-    return out.sum(dim=1).mT.contiguous()
+    return out.sum(dim=1)
 
 
-def _shares(k: int, m: int, problems: int, columns: int) -> tuple[int, int, int]:
+def _shares(k: int, m: int, problems: int) -> tuple[int, int, int]:
     """Blocks of rows, shares of the columns, and columns in a share."""
     blocks = triton.cdiv(k, 2 * _ROWS)
     wanted = triton.cdiv(_PROGRAMS, blocks * problems)
-    share = triton.cdiv(triton.cdiv(m, columns), wanted) * columns
+    share = triton.cdiv(triton.cdiv(m, _COLUMNS), wanted) * _COLUMNS
     return blocks, triton.cdiv(m, share), share
