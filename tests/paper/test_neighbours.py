@@ -50,9 +50,10 @@ def test_numbers_are_means_of_the_runs_beside_lightlys(out: Path) -> None:
     assert "| BYOL | 86.8 | 87.0 ± 1.4 (2) | +0.2 | 86.0 ± 1.4 (2) | 6.0 ± 1.4 (2) | 80.0 | 79.0 | 5.0 |" in text
     assert "| SimCLR | 84.8 | 83.2 | -1.6 | 83.0 | 8.0 | not run | not run | not run |" in text
     assert "4 runs: a card, torch 2.9." in text
-    near, quick = ({part.what: part.so for part in claim.parts} for claim in study.claims)
-    assert near == {"BYOL": True, "SimCLR": False, "MoCo": None, "SwAV": None, "DINO": None}
-    assert quick == {"BYOL": True, "SimCLR": False, "MoCo": None, "SwAV": None, "DINO": None}
+    near, quick = ({part.what: part.state for part in claim.parts} for claim in study.claims)
+    not_run = dict.fromkeys(("MoCo", "SwAV", "DINO"), "not run")
+    assert near == {"BYOL": "not decided", "SimCLR": "not so", **not_run}  # 87 by two standard errors of 1; 85.3 is wanted
+    assert quick == {"BYOL": "so", "SimCLR": "not so", **not_run}
     assert (out / "knn.png").is_file()
     assert (out / "knn.svg").is_file()
     assert json.loads((out / "results.json").read_text())["runs"]["byol-seed1"]["best"] == pytest.approx(88)

@@ -5,6 +5,7 @@ from typing import Any
 
 from entrec.paper.grid.presets import Preset
 from entrec.paper.grid.setting import Setting
+from entrec.paper.runner.notes import note_failure
 from entrec.training.run import Metrics, Run, write_config, write_summary
 
 TINY = Preset(
@@ -44,9 +45,8 @@ def ended(
     return run.folder
 
 
-def failed(pool: Path, setting: Setting, reason: str, seed: int = 0, preset: Preset = TINY) -> Path:
+def failed(pool: Path, setting: Setting, error: Exception, seed: int = 0, preset: Preset = TINY) -> Path:
     """A run that failed."""
     folder = pool / setting.cell(preset, seed).name
-    folder.mkdir(parents=True)
-    (folder / "failed.txt").write_text(f"{reason}\n")
+    note_failure(folder, error)
     return folder

@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from entrec.paper.grid.claims import Claim, Part, above, alike, smaller_drop
-from entrec.paper.grid.trials import Measured
+from entrec.paper.grid.claims import Claim, Part, State, above, alike, at_most, both, either, judged, over, smaller_drop
+from entrec.paper.grid.measured import Measured
 
 
-def of(*values: float, failed: int = 0) -> Measured:
-    return Measured(dict(enumerate(values)), failed)
+def of(*values: float, diverged: tuple[int, ...] = (), broken: tuple[int, ...] = ()) -> Measured:
+    return Measured(dict(enumerate(values)), frozenset(diverged), dict.fromkeys(broken, "OSError: no room"))
 
 
 def test_means_and_deviations_over_seeds() -> None:
@@ -20,8 +20,8 @@ def test_means_and_deviations_over_seeds() -> None:
     assert found.shown(2, beside=75.59) == "72.00 ± 2.65 (3) [75.59]"
     assert of(70.0).shown() == "70.0"
     assert of().shown(beside=1.0) == "not run [1.00]"
-    assert of(failed=2).shown() == "failed in 2 of 2"
-    assert of(1.0, failed=1).shown(sign=True) == "+1.0, failed in 1 of 2"
+    assert of(diverged=(0,), broken=(1,)).shown() == "failed in 2 of 2"
+    assert of(1.0, broken=(1,)).shown(sign=True) == "+1.0, failed in 1 of 2"
 
 
 def test_differences_are_of_the_same_seeds() -> None:
@@ -30,44 +30,125 @@ def test_differences_are_of_the_same_seeds() -> None:
     assert found.deviation == pytest.approx(math.sqrt(0.5))
 
 
-def test_above_is_by_two_standard_errors_where_seeds_tell_them() -> None:
-    assert above(of()) is None
-    assert above(of(0.1)) is True
-    assert above(of(-0.1)) is False
-    assert above(of(1.0, 2.0, 3.0)) is True  # 2 against 2 x 0.577
-    assert above(of(-1.0, 2.0, 3.0)) is False  # 1.33 against 2 x 1.20
+def test_a_difference_has_failed_where_the_variation_was_run_and_either_failed() -> None:
+    base = of(70.0, 71.0, diverged=(2,), broken=(3,))
+    assert (base - of()).shown() == "not run"
+    assert (base - of(60.0)).shown() == "10.0"
+    assert (base - of(60.0, diverged=(2,))).shown() == "10.0, failed in 1 of 2"  # the seed once, though both failed
+    assert (base - Measured({3: 60.0})).shown() == "failed in 1 of 1"
+    both_ways = base - of(60.0, broken=(2,))
+    assert (both_ways.diverged, set(both_ways.broken)) == (frozenset(), {2})
 
 
 @pytest.mark.parametrize(
-    ("parts", "word"),
+    ("values", "state"),
     [
-        ((True, True), "holds"),
-        ((True, False), "holds in part"),
-        ((True, None), "holds in part"),
-        ((False, False), "does not hold here"),
-        ((False, None), "does not hold here"),
-        ((None, None), "not run"),
+        ((0.1,), "so"),
+        ((-0.1,), "not so"),
+        ((0.0,), "not so"),
+        ((1.0, 2.0, 3.0), "so"),  # 2 against 2 x 0.577
+        ((-1.0, 2.0, 3.0), "not decided"),  # 1.33 against 2 x 1.20
+        ((-1.0, -2.0, -3.0), "not so"),
     ],
 )
-def test_the_word_of_a_claim(parts: tuple[bool | None, ...], word: str) -> None:
-    assert Claim("It is so", [Part("a", so, "1") for so in parts]).word == word
+def test_over_is_by_two_standard_errors_where_seeds_tell_them(values: tuple[float, ...], state: State) -> None:
+    assert over(of(*values)) == state
+    assert above("x", of(*values), "") == Part("x", state, "", len(values))
 
 
-def test_a_part_that_was_not_run_has_no_numbers() -> None:
-    assert Claim("It is so", [Part("BYOL", True, "3"), Part("DINO", None, "nan")]).numbers == "BYOL: 3; DINO: not run"
+def test_what_does_not_rise_is_not_shown_by_noise() -> None:
+    assert at_most(of(5.0, 0.1, 0.1), 0.1) == "not decided"
+    assert at_most(of(0.0, 0.02, 0.01), 0.1) == "so"
+    assert at_most(of(1.0, 1.1, 0.9), 0.1) == "not so"
+
+
+def test_states_together() -> None:
+    assert both("so", "so") == "so"
+    assert both("so", "not decided") == "not decided"
+    assert both("not decided", "not so") == "not so"
+    assert either("not so", "so") == "so"
+    assert either("not so", "not decided") == "not decided"
+    assert either("not so", "not so") == "not so"
+
+
+@pytest.mark.parametrize(
+    ("states", "word"),
+    [
+        (("so", "so"), "holds"),
+        (("so", "not so"), "holds in part"),
+        (("so", "not run"), "holds in part"),
+        (("so", "failed"), "holds in part"),
+        (("so", "not decided"), "holds in part"),
+        (("not so", "not so"), "does not hold here"),
+        (("not so", "not run"), "does not hold here"),
+        (("not decided", "not run"), "not decided"),
+        (("failed", "not run"), "failed"),
+        (("not run", "not run"), "not run"),
+    ],
+)
+def test_the_word_of_a_claim(states: tuple[State, ...], word: str) -> None:
+    assert Claim("It is so", [Part("a", state, "1", 3) for state in states]).word == word
+    assert Claim("It is so", [Part("a", state) for state in states]).word == word  # no run is needed for it
+
+
+def test_a_word_says_how_few_seeds_speak() -> None:
+    def word(*seeds: int) -> str:
+        return Claim("It is so", [Part("a", "so", "1", n) for n in seeds]).word
+
+    assert [word(1), word(2), word(3), word(5)] == ["holds (1 seed)", "holds (2 seeds)", "holds", "holds"]
+    assert word(3, 1) == "holds (1 seed)"
+    # Seeds of a part that is not decided decide nothing.
+    assert Claim("It is so", [Part("a", "so", "1", 3), Part("b", "not decided", "2", 1)]).word == "holds in part"
+
+
+def test_a_part_that_was_not_run_has_no_numbers_and_one_that_failed_has_its_reason() -> None:
+    found = Claim("It is so", [Part("BYOL", "so", "3", 3), Part("DINO", "not run"), above("IR", of(broken=(0,)), "nan")])
+    assert found.numbers == "BYOL: 3; DINO: not run; IR: failed: OSError: no room"
+
+
+def test_runs_that_diverged_may_speak_and_broken_ones_never_do() -> None:
+    assert judged("x", of(1.0, diverged=(1,)), "so", "1", diverged="not so").state == "not so"
+    assert judged("x", of(diverged=(0,)), "so", "1", diverged="not so").state == "not so"
+    assert judged("x", of(1.0, broken=(1,)), "so", "1", diverged="not so") == Part("x", "so", "1", 1)
+    assert judged("x", of(diverged=(0,)), "so", "1").state == "failed"
 
 
 def test_a_smaller_drop() -> None:
-    found = smaller_drop("BYOL", (of(80.0), of(60.0)), (of(79.0), of(75.0)))
-    assert (found.so, found.numbers) == (True, "20.00 without, 4.00 with ER")
-    assert smaller_drop("BYOL", (of(80.0), of(79.0)), (of(79.0), of(75.0))).so is False
-    assert smaller_drop("BYOL", (of(80.0), of()), (of(79.0), of(75.0))).so is None
-    # One that fails has no drop: the original's failure speaks for ER, and ER's own against it.
-    assert smaller_drop("BYOL", (of(80.0), of(failed=1)), (of(79.0), of(75.0))).so is True
-    assert smaller_drop("BYOL", (of(80.0), of(60.0)), (of(79.0), of(failed=1))).so is False
+    base, er = of(80.0, 81.0, 82.0), (of(79.0, 80.0, 81.0), of(75.0, 75.5, 77.5))
+    found = smaller_drop("BYOL", (base, of(60.0, 61.0, 62.0)), er)
+    assert found.numbers == "20.00 ± 0.00 (3) without, 4.00 ± 0.50 (3) with ER, 16.00 ± 0.50 (3) less"
+    assert (found.state, found.seeds) == ("so", 3)
+    assert smaller_drop("BYOL", (base, of(79.0, 80.0, 81.0)), er).state == "not so"
+    assert smaller_drop("BYOL", (base, of(75.0, 78.5, 77.0)), er).state == "not decided"
+    assert smaller_drop("BYOL", (base, of()), er).state == "not run"
+
+
+def test_an_original_that_diverges_speaks_for_er_and_er_against_itself() -> None:
+    own, er = (of(80.0), of(60.0)), (of(79.0), of(75.0))
+    found = smaller_drop("BYOL", (own[0], of(diverged=(0,))), er)
+    assert (found.state, found.seeds) == ("so", 1)
+    assert found.numbers.endswith("the original diverged")
+    assert smaller_drop("BYOL", own, (er[0], of(diverged=(0,)))).state == "not so"
+    # In most seeds: the one that is left does not make it hold.
+    assert smaller_drop("BYOL", own, (er[0], of(75.0, diverged=(1, 2)))).state == "not so"
+    # Of another seed than ER's it says nothing.
+    assert smaller_drop("BYOL", (of(80.0, 80.0), of(diverged=(1,))), er).state == "failed"
+
+
+def test_a_run_without_room_speaks_for_nobody() -> None:
+    own, er = (of(80.0), of(60.0)), (of(79.0), of(75.0))
+    for pairs in (((own[0], of(broken=(0,))), er), (own, (er[0], of(broken=(0,))))):
+        found = smaller_drop("BYOL", *pairs)
+        assert (found.state, found.numbers) == ("failed", "failed: OSError: no room")
+
+
+def test_seeds_that_are_not_the_same_say_nothing() -> None:
+    found = smaller_drop("BYOL", (Measured({0: 80.0}), Measured({1: 60.0})), (of(79.0), of(75.0)))
+    assert (found.state, found.numbers) == ("not run", "not run with the same seeds")
 
 
 def test_alike_is_within_some_points() -> None:
-    assert alike("DINO", of(70.0, 71.0), of(70.5, 71.3), 1.0).so is True
-    assert alike("DINO", of(70.0, 71.0), of(72.5, 71.3), 1.0).so is False
-    assert alike("DINO", of(), of(72.5), 1.0).so is None
+    assert alike("DINO", of(70.0, 71.0), of(70.5, 71.3), 1.0).state == "so"
+    assert alike("DINO", of(70.0, 71.0), of(73.0, 74.1), 1.0).state == "not so"
+    assert alike("DINO", of(60.0, 80.0, 70.0), of(70.0, 70.0, 70.0), 1.0).state == "not decided"  # 0 ± 10
+    assert alike("DINO", of(), of(72.5), 1.0).state == "not run"

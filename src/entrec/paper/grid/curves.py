@@ -1,7 +1,7 @@
 """A run's numbers over training, and how they are drawn."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -11,12 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from entrec.estimators import VonMisesFisher
-from entrec.paper.grid.trials import Measured, Trials
+from entrec.paper.grid.measured import NOT_RUN, Measured
+from entrec.paper.grid.trials import Rows, Trials
 
 # Okabe and Ito's colours, which remain distinct to colour-blind readers.
-BLACK, BLUE, ORANGE, GREEN, PURPLE, GREY, RED, SKY = (
-    "#000000", "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#888888", "#D55E00", "#56B4E9",
-)  # fmt: skip
+BLACK, BLUE, ORANGE, GREEN, GREY = "#000000", "#0072B2", "#E69F00", "#009E73", "#888888"
 STYLE: dict[Any, Any] = {
     "font.size": 8.5,
     "axes.spines.top": False,
@@ -29,7 +28,6 @@ STYLE: dict[Any, Any] = {
     "axes.titlesize": 9,
     "svg.hashsalt": "entrec",  # the same file from the same numbers
 }
-Rows = Sequence[Mapping[str, float]]
 KNN = "online kNN, held out (%)"
 CODES = {"dino": "codes", "swav": "prototypes", "deepcluster": "clusters"}
 
@@ -63,17 +61,19 @@ def looks(rows: Rows, key: str) -> tuple[list[float], list[float]]:
     return [x for x, _ in found], [y for _, y in found]
 
 
-def at_ends(rows: Rows, key: str) -> tuple[float, float]:
-    """Of the untrained network, in the first row, and over the last epoch; NaN where it was not measured."""
-    y = by_epoch(rows, key)[1]
-    return (y[0], y[-1]) if y else (math.nan, math.nan)
-
-
 def rise(trials: Trials, key: str) -> Measured:
-    """From the untrained network to the last epoch's mean."""
-    ends = {seed: at_ends(rows, key) for seed, rows in trials.rows.items()}
-    known = {seed: last - first for seed, (first, last) in ends.items() if not math.isnan(last - first)}
-    return Measured(known, len(trials.failures))
+    """From the untrained network, in the first row, to the last epoch's mean."""
+
+    def read(rows: Rows) -> float | None:
+        y = by_epoch(rows, key)[1]
+        return y[-1] - y[0] if y and math.isfinite(y[-1] - y[0]) else None
+
+    return trials.over_training(read)
+
+
+def last(trials: Trials, key: str) -> Measured:
+    """The last epoch's mean."""
+    return trials.over_training(lambda rows: y[-1] if (y := by_epoch(rows, key)[1]) else None)
 
 
 def draw(
@@ -99,6 +99,11 @@ def draw(
         low, high = ([end(by_place[place]) for place in places] for end in (min, max))
         axis.fill_between(places, low, high, color=look.get("color"), alpha=0.15, linewidth=0)
     axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))  # epochs
+
+
+def say_not_run(axis: Axes) -> None:
+    """In a panel that nothing is drawn in, which otherwise looks as if it were broken."""
+    axis.text(0.5, 0.5, NOT_RUN, transform=axis.transAxes, ha="center", va="center", color=GREY)
 
 
 def save(figure: Figure, path: Path) -> list[Path]:

@@ -3,14 +3,14 @@
 import math
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from entrec.lens.verdict import FAILURES
-from entrec.paper.grid.claims import Claim, Part, above
+from entrec.lens.verdict import FAILURES, HOPELESS
+from entrec.paper.grid.claims import Claim, Part, State, at_most, both, either, judged, over
+from entrec.paper.grid.collapse import collapses, more_accurate
 from entrec.paper.grid.curves import (
     BLACK,
     BLUE,
@@ -19,16 +19,17 @@ from entrec.paper.grid.curves import (
     KNN,
     ORANGE,
     STYLE,
-    at_ends,
     draw,
     floor,
     has_codes,
+    last,
     legend_of,
     looks,
     rise,
     save,
 )
 from entrec.paper.grid.experiment import Experiment, Found, Table, Wanted
+from entrec.paper.grid.measured import Measured
 from entrec.paper.grid.presets import SMALL, Preset
 from entrec.paper.grid.setting import NAMES, Setting
 from entrec.paper.grid.trials import Pooled, Trials
@@ -36,7 +37,9 @@ from entrec.paper.grid.trials import Pooled, Trials
 METHODS = ("simclr", "byol", "dino")
 _RISE = 0.1  # nats that an entropy must rise by to be called rising
 _NEAR = 0.95  # of ln m
-_LOWER = 0.1  # on the scale from 0 to 1: what an entropy may be below another and still be called high
+_HIGH = 0.5  # on the scale from 0 to 1: what is called a high entropy
+# Codes that are even for every datum are a constant output too, which the lens calls by the other name.
+_COLLAPSED = (*HOPELESS, "uninformative")
 
 
 def _lines(method: str) -> list[Setting]:
@@ -63,10 +66,9 @@ def found(pool: Pooled, out: Path) -> Found:
     rows = []
     for setting in wanted(pool.preset).all:
         trials = pool(setting)
-        verdicts = ", ".join(dict.fromkeys(trials.verdicts)) or trials.state
         changes = [rise(trials, key).shown(2, sign=True) for key in ("entropy", "reconstruction", "er_bound")]
         batch = str(pool.preset.batch // setting.fraction)
-        rows.append([_label(setting), batch, *changes, _held_out(trials), trials.accuracy.shown(), verdicts])
+        rows.append([_label(setting), batch, *changes, _held_out(trials).shown(2), trials.accuracy.shown(), trials.said])
     columns = [
         "", "batch", "entropy", "reconstruction", "ER bound", "held-out entropy, 0 to 1", "linear probe (%)", "the lens says"
     ]  # fmt: skip
@@ -79,65 +81,52 @@ def found(pool: Pooled, out: Path) -> Found:
     )
 
 
-def _held_out(trials: Trials) -> str:
-    return trials.number(lambda summary: summary["held_out_entropy"]).shown(2)
+def _held_out(trials: Trials) -> Measured:
+    return trials.number(lambda summary: summary["held_out_entropy"])
 
 
 def _claims(pool: Pooled) -> list[Claim]:
-    rising = []
-    for method in METHODS:
-        change = rise(pool(method, True), "entropy")
-        rising.append(Part(f"{NAMES[method]}+ER", _high(pool(method, True)), f"{change.shown(2, sign=True)} nats"))
+    rising = [_rising(pool(method, True)) for method in METHODS]
     byol = rise(pool("byol"), "entropy")
-    rises = _rises(pool("byol"))
+    numbers = f"{byol.shown(2, sign=True)} nats"
     return [
-        Claim(
-            "BYOL's entropy does not rise", [Part("BYOL", None if rises is None else not rises, f"{byol.shown(2, True)} nats")]
-        ),
+        Claim("BYOL's entropy does not rise", [judged("BYOL", byol, at_most(byol, _RISE), numbers, diverged="not decided")]),
         Claim("The entropy of every ER run rises, or that of its codes stays near ln m", rising),
         Claim("Without centring DINO collapses and DINO+ER trains", _without_centring(pool)),
-        Claim("A frozen random teacher: entropy high, little learnt", _frozen(pool)),
+        Claim(f"A frozen random teacher: entropy high (over {_HIGH:g} of the way from 0 to 1), little learnt", _frozen(pool)),
     ]
 
 
-def _rises(trials: Trials) -> bool | None:
-    change = rise(trials, "entropy")
-    return None if not change.by_seed else change.mean > max(_RISE, 2 * change.error)
-
-
-def _high(trials: Trials) -> bool | None:
+def _rising(trials: Trials) -> Part:
     """Whether the entropy rises; that of codes, which begins near the most it can be, may also stay there."""
-    rises = _rises(trials)
-    if rises is not False or not has_codes(trials):
-        return rises
-    last = [at_ends(rows, "entropy")[1] for rows in trials.rows.values()]
-    return fmean(last) >= _NEAR * math.log(trials.config["codes"])
+    change = rise(trials, "entropy")
+    state: State = over(change, _RISE)
+    if trials.runs and has_codes(trials):
+        state = either(state, over(last(trials, "entropy"), _NEAR * math.log(trials.config["codes"])))
+    return judged(trials.setting.label, change, state, f"{change.shown(2, sign=True)} nats", diverged="not so")
 
 
 def _without_centring(pool: Pooled) -> list[Part]:
     own, er = (pool("dino", x, centring=False) for x in (False, True))
-    parts = []
-    for trials, wanted_failure in ((own, True), (er, False)):
-        said = f"{', '.join(trials.verdicts)} at {trials.accuracy.shown()} %, held-out entropy {_held_out(trials)}"
-        # Numbers that are none any more are a collapse of their own; ER has to be without either.
-        failures = len(trials.failures) + sum(verdict in FAILURES for verdict in trials.verdicts)
-        of = len(trials.failures) + len(trials.runs)
-        so = None if not of else failures == of if wanted_failure else failures == 0
-        parts.append(Part(trials.setting.label, so, said))
-    gain = er.accuracy - own.accuracy
-    return [*parts, Part("ER more accurate", above(gain), f"by {gain.shown(1, sign=True)} points")]
+    numbers = f"{er.said} at {er.accuracy.shown()} %, held-out entropy {_held_out(er).shown(2)}"
+    healthy = er.number(lambda summary: float(summary["verdict"] not in FAILURES))
+    trains = judged(er.setting.label, healthy, "so" if all(healthy.by_seed.values()) else "not so", numbers, diverged="not so")
+    return [
+        collapses(own.setting.label, own, pool("dino"), "with centring", _COLLAPSED),
+        trains,
+        more_accurate("ER more accurate", er, own),
+    ]
 
 
 def _frozen(pool: Pooled) -> list[Part]:
     parts = []
     for method in ("byol", "dino"):
         base, frozen = pool(method), pool(method, ema=1.0)
-        high = frozen.number(lambda summary: summary["held_out_entropy"])
-        less = base.accuracy - frozen.accuracy
-        lower = base.number(lambda summary: summary["held_out_entropy"]) - high
-        so = None if not less.by_seed else bool(above(less)) and lower.mean <= _LOWER
-        numbers = f"held-out entropy {high.shown(2)}, {frozen.accuracy.shown()} % where {base.accuracy.shown()} % with an EMA"
-        parts.append(Part(NAMES[method], so, numbers))
+        entropy, less = _held_out(frozen), base.accuracy - frozen.accuracy
+        numbers = (
+            f"held-out entropy {entropy.shown(2)}, {frozen.accuracy.shown()} % where {base.accuracy.shown()} % with an EMA"
+        )
+        parts.append(judged(NAMES[method], less, both(over(less), over(entropy, _HIGH)), numbers))
     return parts
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from entrec.paper.grid.claims import Claim, Part, above
+from entrec.paper.grid.claims import Claim, above
 from entrec.paper.grid.curves import BLACK, BLUE, STYLE, save
 from entrec.paper.grid.experiment import Experiment, Found, Table, Wanted
 from entrec.paper.grid.presets import SMALL, Preset
@@ -66,13 +66,14 @@ def _claims(pool: Pooled) -> list[Claim]:
         with_ema = pool(method, er=True, estimator=estimator).accuracy
         without = pool(method, er=True, ema=None, estimator=estimator).accuracy
         numbers = f"{with_ema.shown()} with and {without.shown()} without EMA"
-        ema.append(Part(f"{NAMES[method]}+ER", above(with_ema - without), numbers))
+        ema.append(above(f"{NAMES[method]}+ER", with_ema - without, numbers))
     drops = {method: pool(method).accuracy - pool(method, fraction=SMALL).accuracy for method in (*_TEACHERS, *_CONTRASTIVE)}
     steadier = []
     for method in _CONTRASTIVE:
         for other in _TEACHERS:
-            numbers = f"drops {drops[method].shown()} and {drops[other].shown()}"
-            steadier.append(Part(f"{NAMES[method]} and {NAMES[other]}", above(drops[other] - drops[method]), numbers))
+            less = drops[other] - drops[method]
+            numbers = f"drops {drops[method].shown()} and {drops[other].shown()}, {less.shown()} less"
+            steadier.append(above(f"{NAMES[method]} and {NAMES[other]}", less, numbers))
     return [
         Claim("Distillation with ER needs the EMA to perform well", ema),
         Claim("Contrastive methods drop less in the small batch than distillation without ER", steadier),

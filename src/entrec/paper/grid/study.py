@@ -144,9 +144,7 @@ def _document(name: str, preset: Preset, found: Found, trials: Sequence[Trials])
         "name": name,
         "command": command(name, preset),
         "preset": preset.facts(),
-        "claims": [
-            {"statement": x.statement, "verdict": x.word, "parts": [part._asdict() for part in x.parts]} for x in found.claims
-        ],
+        "claims": [x.facts() for x in found.claims],
         "tables": [{"title": x.title, "columns": list(x.columns), "rows": [list(row) for row in x.rows]} for x in found.tables],
         "settings": [_numbers(x) for x in trials],
         **found.numbers,

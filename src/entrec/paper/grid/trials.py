@@ -1,67 +1,68 @@
-"""Numbers of a setting's runs, over seeds: means, standard deviations, differences."""
+"""The runs of a setting, over seeds, and what can be read off them."""
 
 import json
-import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
+from entrec.paper.grid.measured import NOT_RUN, Measured
 from entrec.paper.grid.presets import Preset
 from entrec.paper.grid.setting import Setting
 from entrec.paper.runner import MADE, outcome
 from entrec.training.run import Run
 
-NOT_RUN = "not run"
+Rows = Sequence[Mapping[str, float]]
 
 
-class Measured(NamedTuple):
-    """A number of a setting, for each seed that has one, and how many runs failed."""
+class Ended(NamedTuple):
+    """Runs of a name, by seed: those that can be read, why some diverged, and why others failed."""
 
-    by_seed: dict[int, float]
-    failed: int = 0
-
-    @property
-    def mean(self) -> float:
-        """Over seeds; NaN without any."""
-        return fmean(self.by_seed.values()) if self.by_seed else math.nan
+    runs: dict[int, Run]
+    diverged: dict[int, str]
+    broken: dict[int, str]
 
     @property
-    def deviation(self) -> float:
-        """The standard deviation over seeds; NaN for fewer than two."""
-        return stdev(self.by_seed.values()) if len(self.by_seed) > 1 else math.nan
+    def failures(self) -> dict[int, str]:
+        """Why runs failed, by seed."""
+        return dict(sorted({**self.diverged, **self.broken}.items()))
 
-    @property
-    def error(self) -> float:
-        """Of the mean: the standard error, which a single seed does not tell."""
-        return self.deviation / math.sqrt(len(self.by_seed)) if len(self.by_seed) > 1 else 0.0
-
-    def __sub__(self, other: "Measured") -> "Measured":
-        """Seed by seed, for those that both have: these share their first weights and their order of images."""
-        common = {seed: x - other.by_seed[seed] for seed, x in self.by_seed.items() if seed in other.by_seed}
-        return Measured(common, self.failed + other.failed)
-
-    def shown(self, digits: int = 1, sign: bool = False, beside: float | None = None) -> str:
-        """As a table has it: mean ± standard deviation (seeds), failures, and a published number beside it."""
-        published = "" if beside is None else f" [{beside:{'+' if sign else ''}.2f}]"
-        lost = f"failed in {self.failed} of {self.failed + len(self.by_seed)}" if self.failed else ""
-        if not self.by_seed:
-            return (lost or NOT_RUN) + published
-        spread = f" ± {self.deviation:.{digits}f} ({len(self.by_seed)})" if len(self.by_seed) > 1 else ""
-        number = f"{self.mean:{'+' if sign else ''}.{digits}f}{spread}"
-        return (f"{number}, {lost}" if lost else number) + published
+    def measured(self, found: Mapping[int, float | None], lacking: str) -> Measured:
+        """A number of each run that can be read; those without one count as broken, with what they lack."""
+        known = {seed: float(x) for seed, x in found.items() if x is not None}
+        return Measured(known, frozenset(self.diverged), {**self.broken, **dict.fromkeys(found.keys() - known, lacking)})
 
 
 @dataclass(frozen=True)
 class Trials:
-    """All runs of a setting that a pool holds."""
+    """All runs of a setting that a pool holds.
+
+    Args:
+        setting: theirs.
+        name: of their folders, but for the seed.
+        ended: how each run ended.
+    """
 
     setting: Setting
     name: str
-    runs: dict[int, Run]
-    failures: dict[int, str]
+    ended: Ended
+
+    @property
+    def runs(self) -> dict[int, Run]:
+        """Those that can be read, by seed."""
+        return self.ended.runs
+
+    @property
+    def diverged(self) -> dict[int, str]:
+        """Why, of runs whose numbers were none any more."""
+        return self.ended.diverged
+
+    @property
+    def failures(self) -> dict[int, str]:
+        """Why runs failed, by seed."""
+        return self.ended.failures
 
     @property
     def state(self) -> str:
@@ -84,10 +85,14 @@ class Trials:
         return next(iter(self.runs.values())).config
 
     def number(self, read: Callable[[dict[str, Any]], float | None]) -> Measured:
-        """Of each summary; runs whose summary lacks it count as failed."""
-        found = {seed: read(summary) for seed, summary in self.summaries.items()}
-        known = {seed: float(x) for seed, x in found.items() if x is not None}
-        return Measured(known, len(self.failures) + len(found) - len(known))
+        """Of each summary; runs whose summary lacks it count as broken."""
+        return self.ended.measured(
+            {seed: read(summary) for seed, summary in self.summaries.items()}, "summary.json lacks a number"
+        )
+
+    def over_training(self, read: Callable[[Rows], float | None]) -> Measured:
+        """Of each metrics.csv; runs whose rows lack it count as broken."""
+        return self.ended.measured({seed: read(rows) for seed, rows in self.rows.items()}, "metrics.csv lacks a number")
 
     @property
     def accuracy(self) -> Measured:
@@ -95,9 +100,14 @@ class Trials:
         return self.number(lambda summary: None if summary["linear_top1"] is None else 100 * summary["linear_top1"])
 
     @property
-    def verdicts(self) -> list[str]:
+    def verdicts(self) -> dict[int, str]:
         """What the lens said at the end, of each seed in order; failed runs have none."""
-        return [str(summary["verdict"]) for _, summary in sorted(self.summaries.items())]
+        return {seed: str(summary["verdict"]) for seed, summary in sorted(self.summaries.items())}
+
+    @property
+    def said(self) -> str:
+        """The lens' verdicts, each once; without any, what became of the runs."""
+        return ", ".join(dict.fromkeys(self.verdicts.values())) or ("diverged" if self.diverged else self.state)
 
 
 class Pooled:
@@ -111,22 +121,64 @@ class Pooled:
         """The trials of a setting, or of the one with these fields."""
         setting = args[0] if isinstance(args[0], Setting) else Setting(*args, **changes)
         if setting not in self._known:
-            self._known[setting] = self._read(setting)
+            name = setting.name(self.preset)
+            self._known[setting] = Trials(setting, name, ended(self.folder, name))
         return self._known[setting]
 
-    def _read(self, setting: Setting) -> Trials:
-        name = setting.name(self.preset)
-        runs, failures = {}, {}
-        for folder in sorted(self.folder.glob(f"{name}-seed[0-9]*")):
-            seed, found = int(folder.name.removeprefix(f"{name}-seed")), outcome(folder)
-            if found.state == "done":
-                runs[seed] = Run(folder)
-            elif found.state == "failed":
-                failures[seed] = found.reason
-        return Trials(setting, name, runs, failures)
+
+def ended(folder: Path, name: str) -> Ended:
+    """The runs NAME-seedN in a folder that have ended, one way or another."""
+    found = Ended({}, {}, {})
+    for seed, path in _seeds(folder, name):
+        state, reason, diverged = outcome(path)
+        reason = reason or (damage_of(Run(path)) if state == "done" else "")
+        if reason:
+            (found.diverged if diverged else found.broken)[seed] = reason
+        elif state == "done":
+            found.runs[seed] = Run(path)
+    return found
+
+
+def _seeds(folder: Path, name: str) -> Iterator[tuple[int, Path]]:
+    """Folders of a name in the order of their seeds; any that are called otherwise are somebody's own."""
+    found = ((re.fullmatch(rf"{re.escape(name)}-seed(\d+)", path.name), path) for path in folder.glob(f"{name}-seed*"))
+    yield from sorted((int(match[1]), path) for match, path in found if match)
+
+
+def damage_of(run: Run) -> str:
+    """What is wrong with the files of a run that has ended, in a line; nothing where all can be read."""
+    try:
+        _ = run.summary
+        rows = run.metrics
+        if (run.folder / "config.yaml").is_file():
+            _ = run.config
+        made(run)
+    except (ValueError, OSError) as error:
+        said = " ".join(str(error).split())
+        return f"damaged: {said.replace(f'{run.folder}/', '').replace(' is damaged: ', ': ')}"
+    return "" if rows else "damaged: metrics.csv holds no row"
 
 
 def made(run: Run) -> dict[str, Any]:
-    """On what a run was made; nothing where it was not noted."""
+    """On what a run was made; nothing where it was not noted.
+
+    Raises:
+        ValueError: the note is damaged.
+    """
     path = run.folder / MADE
-    return json.loads(path.read_text()) if path.is_file() else {}
+    return named_values(path) if path.is_file() else {}
+
+
+def named_values(path: Path) -> dict[str, Any]:
+    """What a JSON file says by name.
+
+    Raises:
+        ValueError: it is damaged, and which.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is damaged: it holds nothing by name")
+    return found

@@ -6,13 +6,14 @@ import matplotlib as mpl
 from matplotlib import colormaps
 from matplotlib.figure import Figure
 
-from entrec.lens.verdict import FAILURES
-from entrec.paper.grid.claims import Claim, Part, above
+from entrec.lens.verdict import HOPELESS
+from entrec.paper.grid.claims import Claim, above
+from entrec.paper.grid.collapse import lens_says, more_accurate
 from entrec.paper.grid.curves import KNN, STYLE, draw, floor, looks, rise, save
 from entrec.paper.grid.experiment import Experiment, Found, Table, Wanted
 from entrec.paper.grid.presets import Preset
 from entrec.paper.grid.setting import Setting
-from entrec.paper.grid.trials import Pooled
+from entrec.paper.grid.trials import Pooled, Trials
 
 METHOD = "simclr"
 
@@ -35,8 +36,7 @@ def found(pool: Pooled, out: Path) -> Found:
         trials = pool(_at(weight))
         changes = [rise(trials, key).shown(2, sign=True) for key in ("entropy", "reconstruction")]
         held_out = trials.number(lambda summary: summary["held_out_entropy"]).shown(2)
-        said = ", ".join(dict.fromkeys(trials.verdicts)) or trials.state
-        rows.append([f"{weight:g}", *changes, held_out, trials.accuracy.shown(), said])
+        rows.append([f"{weight:g}", *changes, held_out, trials.accuracy.shown(), trials.said])
     columns = ["lambda", "entropy", "reconstruction", "held-out entropy, 0 to 1", "linear probe (%)", "the lens says"]
     note = "SimCLR+ER. Changes in nats from the untrained network to the last epoch; lambda = 1 is the bound itself."
     return Found([Table("Weights of the reconstruction", columns, rows, note)], _claims(pool), _figure(pool, out / "weights"))
@@ -44,18 +44,17 @@ def found(pool: Pooled, out: Path) -> Found:
 
 def _claims(pool: Pooled) -> list[Claim]:
     small, bound, large = (pool(_at(weight)) for weight in (min(pool.preset.weights), 1.0, max(pool.preset.weights)))
-    told = [verdict in FAILURES for verdict in large.verdicts] + [True] * len(large.failures)
-    lens = Part("the lens", all(told) if told else None, ", ".join(large.verdicts) or "diverged")
-    parts = []
-    for trials in (large, small):
-        loss = bound.accuracy - trials.accuracy
-        numbers = f"{trials.accuracy.shown()} %, {loss.shown()} points below that at 1"
-        parts.append(Part(f"lambda {trials.setting.weight:g}", above(loss), numbers))
+    loss = bound.accuracy - small.accuracy
+    little = above(_lambda(small), loss, f"{small.accuracy.shown()} %, {loss.shown()} points below that at 1")
     return [
-        Claim("Large lambda collapses, and the lens says so", [lens]),
-        Claim("Large lambda leads to poor performance", parts[:1]),
-        Claim("Small lambda learns little", parts[1:]),
+        Claim("Large lambda collapses, and the lens says so", [lens_says("the lens", large, bound, "at 1", HOPELESS)]),
+        Claim("Large lambda leads to poor performance", [more_accurate(f"1 better than {_lambda(large)}", bound, large)]),
+        Claim("Small lambda learns little", [little]),
     ]
+
+
+def _lambda(trials: Trials) -> str:
+    return f"lambda {trials.setting.weight:g}"
 
 
 def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:

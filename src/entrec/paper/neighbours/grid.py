@@ -8,6 +8,7 @@ from typing import Any
 
 from entrec.files import appearing
 from entrec.paper import runner
+from entrec.paper.grid.trials import named_values
 from entrec.paper.runner import Cell, Data, Made, Pool
 from entrec.training.presets import LIGHTLY
 
@@ -59,6 +60,21 @@ def cells(seeds: int = 1) -> list[Cell]:
     ]
 
 
+def where_of(out: Path) -> Where:
+    """Of the runs in a folder.
+
+    Raises:
+        ValueError: it holds none, or its protocol is damaged.
+    """
+    path = out / FACTS
+    if not path.is_file():
+        raise ValueError(f"{out} holds no runs of this benchmark: it has no {FACTS}")
+    try:
+        return Where(**named_values(path))
+    except TypeError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+
+
 def make(
     out: Path,
     where: Where,
@@ -79,7 +95,7 @@ def make(
         raise ValueError(f"runs need a folder, but {out} is a file")
     path, facts = out / FACTS, where.facts()
     if path.is_file() and any((out / "runs").glob("*")):
-        before = json.loads(path.read_text())
+        before = where_of(out).facts()
         told = "; ".join(f"{key} {before.get(key)} there, {facts[key]} now" for key in facts if before.get(key) != facts[key])
         if told:
             raise ValueError(f"{out} holds runs of another protocol ({told}): choose another folder")

@@ -5,28 +5,26 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from entrec.files import appearing
-from entrec.paper.grid.claims import Claim, Part
+from entrec.paper.grid.claims import Claim, at_most, judged, over
 from entrec.paper.grid.experiment import Table
+from entrec.paper.grid.measured import Measured
 from entrec.paper.grid.setting import NAMES
-from entrec.paper.grid.trials import Measured, made
+from entrec.paper.grid.trials import Ended, ended, made
 from entrec.paper.neighbours.figure import draw
-from entrec.paper.neighbours.grid import FACTS, PUBLISHED, Where, name_of
-from entrec.paper.runner import outcome
+from entrec.paper.neighbours.grid import PUBLISHED, Where, name_of, where_of
 from entrec.training.presets import LIGHTLY
-from entrec.training.run import Run
 
 _NEAR = 1.5  # points that a method may be below lightly's
 _MINUTES = 8.0
 
 
 class Scored(NamedTuple):
-    """A method's runs with one objective: kNN in percent at the best and the last epoch, minutes, and why some failed."""
+    """A method's runs with one objective: kNN in percent at the best and the last epoch, minutes, and how they ended."""
 
     best: Measured
     last: Measured
     minutes: Measured
-    runs: dict[int, Run]
-    failures: dict[int, str]
+    ended: Ended
 
 
 class Study(NamedTuple):
@@ -43,12 +41,10 @@ def render(out: Path) -> Study:
     Raises:
         ValueError: the folder holds no such runs.
     """
-    if not (out / FACTS).is_file():
-        raise ValueError(f"{out} holds no runs of this benchmark: it has no {FACTS}")
-    where = Where(**json.loads((out / FACTS).read_text()))
+    where = where_of(out)
     scored = {(method, er): _scored(out / "runs", method, er) for method in PUBLISHED for er in (False, True)}
     study = Study(_table(scored), _claims(scored), scored)
-    curves = {key: [run.metrics for run in found.runs.values()] for key, found in scored.items()}
+    curves = {key: [run.metrics for run in found.ended.runs.values()] for key, found in scored.items()}
     draw({NAMES[method]: (PUBLISHED[method], curves[method, False], curves[method, True]) for method in PUBLISHED}, out / "knn")
     _write(out / "table.md", _markdown(where, study))
     _write(out / "results.json", json.dumps(_document(where, study), indent=1) + "\n")
@@ -56,23 +52,16 @@ def render(out: Path) -> Study:
 
 
 def _scored(folder: Path, method: str, er: bool) -> Scored:
-    runs, failures = {}, {}
-    for path in sorted(folder.glob(name_of(method, er, 0).removesuffix("0") + "[0-9]*")):
-        seed, found = int(path.name.rpartition("seed")[2]), outcome(path)
-        if found.state == "done":
-            runs[seed] = Run(path)
-        elif found.state == "failed":
-            failures[seed] = found.reason
+    found = ended(folder, name_of(method, er, 0).removesuffix("-seed0"))
 
-    def measured(key: str, factor: float) -> Measured:
-        values = {seed: run.summary.get(key) for seed, run in runs.items()}
-        known = {seed: factor * x for seed, x in values.items() if x is not None}
-        return Measured(known, len(failures) + len(values) - len(known))
+    def percent(key: str) -> Measured:
+        scores = {seed: run.summary.get(key) for seed, run in found.runs.items()}
+        return found.measured({seed: None if x is None else 100 * x for seed, x in scores.items()}, f"no {key}")
 
     # The last score is among those of which the best is; and time is that of training and all that is between.
-    seconds = {seed: made(run).get("seconds") for seed, run in runs.items()}
-    minutes = Measured({seed: x / 60 for seed, x in seconds.items() if x is not None}, len(failures))
-    return Scored(measured("knn_best", 100), measured("knn_top1", 100), minutes, runs, failures)
+    seconds = {seed: made(run).get("seconds") for seed, run in found.runs.items()}
+    minutes = found.measured({seed: None if x is None else x / 60 for seed, x in seconds.items()}, "no time was noted")
+    return Scored(percent("knn_best"), percent("knn_top1"), minutes, found)
 
 
 def _table(scored: dict[tuple[str, bool], Scored]) -> Table:
@@ -93,18 +82,11 @@ def _table(scored: dict[tuple[str, bool], Scored]) -> Table:
 
 def _claims(scored: dict[tuple[str, bool], Scored]) -> list[Claim]:
     own = {method: scored[method, False] for method in PUBLISHED}
-    near = [
-        Part(
-            NAMES[method],
-            None if not found.best.by_seed else found.best.mean >= PUBLISHED[method] - _NEAR,
-            f"{found.best.shown()}, lightly's {PUBLISHED[method]:.1f}",
-        )
-        for method, found in own.items()
-    ]
-    quick = [
-        Part(NAMES[method], None if not found.minutes.by_seed else found.minutes.mean <= _MINUTES, found.minutes.shown())
-        for method, found in own.items()
-    ]
+    near, quick = [], []
+    for method, found in own.items():
+        state, numbers = over(found.best, PUBLISHED[method] - _NEAR), f"{found.best.shown()}, lightly's {PUBLISHED[method]:.1f}"
+        near.append(judged(NAMES[method], found.best, state, numbers, diverged="not so"))
+        quick.append(judged(NAMES[method], found.minutes, at_most(found.minutes, _MINUTES), found.minutes.shown()))
     return [
         Claim(f"Each method is within {_NEAR:g} points of lightly's, or better, at its best epoch", near),
         Claim(f"A run takes at most {_MINUTES:g} minutes", quick),
@@ -115,10 +97,12 @@ def _markdown(where: Where, study: Study) -> str:
     facts = where.facts()
     usual = Where().facts()
     given = "".join(f" --{key.replace('_', '-')} {x}" for key, x in facts.items() if x != usual[key])
-    runs = [run for found in study.scored.values() for run in found.runs.values()]
+    runs = [run for found in study.scored.values() for run in found.ended.runs.values()]
     devices = sorted({f"{made(run).get('device', '?')}, torch {made(run).get('torch', '?')}" for run in runs})
     failed = [
-        f"{name_of(*key, seed)} ({reason})" for key, found in study.scored.items() for seed, reason in found.failures.items()
+        f"{name_of(*key, seed)} ({reason})"
+        for key, found in study.scored.items()
+        for seed, reason in found.ended.failures.items()
     ]
     reduced = any(facts[key] != usual[key] for key in ("epochs", "backbone", "batch_size", "images"))
     lines = ["# Accuracy beside lightly's CIFAR-10 benchmark", "", f"    entrec paper neighbours{given}", ""]
@@ -139,16 +123,14 @@ def _document(where: Where, study: Study) -> dict[str, Any]:
     return {
         "protocol": where.facts(),
         "published": PUBLISHED,
-        "claims": [
-            {"statement": x.statement, "verdict": x.word, "parts": [part._asdict() for part in x.parts]} for x in study.claims
-        ],
+        "claims": [x.facts() for x in study.claims],
         "runs": {
             name_of(*key, seed): {"best": found.best.by_seed.get(seed), "last": found.last.by_seed.get(seed), **made(run)}
             for key, found in study.scored.items()
-            for seed, run in found.runs.items()
+            for seed, run in found.ended.runs.items()
         },
         "failures": {
-            name_of(*key, seed): reason for key, found in study.scored.items() for seed, reason in found.failures.items()
+            name_of(*key, seed): reason for key, found in study.scored.items() for seed, reason in found.ended.failures.items()
         },
     }
 
