@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from entrec.files import appearing
+from entrec.paper.grid.claims import ENOUGH
 from entrec.paper.grid.experiment import Found
+from entrec.paper.grid.fingerprint import differences, fingerprint
 from entrec.paper.grid.names import EXPERIMENTS
 from entrec.paper.grid.presets import PRESETS, Preset
-from entrec.paper.grid.trials import Pooled, Trials, made
-from entrec.paper.runner import Cell, Data, Pool, named
+from entrec.paper.grid.trials import Pooled, Trials, made, named_values
+from entrec.paper.runner import Cell, Data, Pool, named, opened
+from entrec.training.run import Run
 
-FACTS = "preset.json"
+FACTS, SEEN = "preset.json", "fingerprint"
 
 
 def begin(out: Path, name: str, preset: Preset, seeds: int | None = None, only: Sequence[str] = ()) -> list[Cell]:
@@ -26,17 +29,22 @@ def begin(out: Path, name: str, preset: Preset, seeds: int | None = None, only: 
         only: patterns of names of runs; none for all.
 
     Raises:
-        ValueError: the folder holds runs of another preset, or no run is named so.
+        ValueError, OSError: the folder holds runs of another preset or of other data, no run is named so, or the data cannot be
+            opened.
     """
     found = named(EXPERIMENTS[name].wanted(preset).cells(preset, seeds or preset.seeds), only)
     if out.exists() and not out.is_dir():
         raise ValueError(f"runs need a folder, but {out} is a file")
     facts = _plain(preset.facts())
     facts["seeds"] = seeds or preset.seeds
-    if (out / FACTS).is_file() and any((out / "runs").glob("*")):
-        before = json.loads((out / FACTS).read_text())
+    claimed = (out / FACTS).is_file() and any((out / "runs").glob("*"))
+    before = named_values(out / FACTS) if claimed else {}
+    if claimed:
         _require_same(out, before, facts)
-        facts["seeds"] = max(facts["seeds"], before["seeds"])
+        facts["seeds"] = max(facts["seeds"], before.get("seeds", 1))
+    facts[SEEN] = fingerprint(opened(pool_of(out, preset).data))
+    if told := differences(before.get(SEEN, facts[SEEN]), facts[SEEN]):  # folders of before it was kept have none
+        raise ValueError(f"{out} holds runs on other data ({'; '.join(told)}): choose another folder")
     _write(out / FACTS, json.dumps(facts, indent=1) + "\n")
     return found
 
@@ -50,6 +58,8 @@ def pool_of(out: Path, preset: Preset, device: str = "auto", keep: bool = False,
 
 def _require_same(out: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     """Refuse to mix runs; how many seeds there are may change."""
+    if before.get("name") != now["name"]:
+        raise ValueError(f"{out} holds runs of preset {before.get('name')}, not {now['name']}: choose another folder")
     odd = [key for key in now if key != "seeds" and before.get(key) != now[key]]
     if odd:
         told = "; ".join(f"{key} {before.get(key)} there, {now[key]} now" for key in odd)
@@ -65,8 +75,9 @@ def preset_of(out: Path) -> Preset:
     path = out / FACTS
     if not path.is_file():
         raise ValueError(f"{out} holds no runs of the paper's experiments: it has no {FACTS}")
+    facts = named_values(path)
+    facts.pop(SEEN, None)
     try:
-        facts = json.loads(path.read_text())
         tuples = {key: tuple(facts[key]) for key in ("fractions", "emas", "weights")}
         return Preset(**{**facts, **tuples})
     except (ValueError, KeyError, TypeError) as error:
@@ -101,7 +112,9 @@ def command(name: str, preset: Preset) -> str:
 
 def markdown(name: str, preset: Preset, found: Found, trials: Sequence[Trials]) -> str:
     """Title, how it was made, claims, tables, figures."""
-    lines = [f"# {EXPERIMENTS[name].title}", "", f"    {command(name, preset)}", "", _protocol(preset), "", *_made(trials)]
+    claims = EXPERIMENTS[name].wanted(preset).claims
+    made_of = _made(trials, [x for x in trials if x.setting in claims])
+    lines = [f"# {EXPERIMENTS[name].title}", "", f"    {command(name, preset)}", "", _protocol(preset), "", *made_of]
     lines += ["## The paper's claims", "", "| claim | | the numbers |", "|---|---|---|"]
     lines += [f"| {claim.statement} | **{claim.word}** | {claim.numbers} |" for claim in found.claims]
     lines += ["", *(line for table in found.tables for line in table.markdown())]
@@ -118,25 +131,40 @@ def _protocol(preset: Preset) -> str:
     return told + (" **Reduced size**: nothing here is to be compared with the paper's." if preset.name == "quick" else "")
 
 
-def _made(trials: Sequence[Trials]) -> list[str]:
+def _made(trials: Sequence[Trials], carrying: Sequence[Trials]) -> list[str]:
     """On what, in which time, and what failed or is missing."""
     runs = [run for x in trials for run in x.runs.values()]
     lines = []
     if runs:
         seconds = sum(run.summary["wall_seconds"] or 0.0 for run in runs)
-        devices = sorted({str(made(run).get("device", run.config["device"])) for run in runs})
+        devices = sorted({_device(run) for run in runs})
         versions = sorted({f"torch {run.summary['versions']['torch']}" for run in runs})
         seeds = sorted({seed for x in trials for seed in x.runs})
         lines += [
             f"{len(runs)} runs, {seconds / 60:.1f} minutes of training in all: {', '.join(devices)}; {', '.join(versions)}; "
-            f"seeds {', '.join(map(str, seeds))}."
-            + (" With a single seed no difference can be told from chance." if len(seeds) == 1 else ""),
+            f"seeds {', '.join(map(str, seeds))}.{_few(carrying)}",
             "",
         ]
     failed = [f"{x.name}-seed{seed} ({reason})" for x in trials for seed, reason in x.failures.items()]
     missing = [x.name for x in trials if x.state == "not run"]
     lines += [f"Failed: {'; '.join(failed)}.", ""] if failed else []
     return lines + ([f"Not run: {', '.join(missing)}.", ""] if missing else [])
+
+
+def _device(run: Run) -> str:
+    """On what a run was made, and on how many of them."""
+    number, device = run.config.get("devices", 1), str(made(run).get("device", run.config["device"]))
+    return device if number == 1 else f"{number} x {device}"
+
+
+def _few(carrying: Sequence[Trials]) -> str:
+    """What to know where a claim stands on few seeds; other settings may have more."""
+    fewest = min((len(x.runs) for x in carrying if x.runs), default=ENOUGH)
+    if fewest >= ENOUGH:
+        return ""
+    if fewest == 1:
+        return " With a single seed, which some settings of the claims have, no difference can be told from chance."
+    return f" Some settings of the claims have {fewest} seeds, which tell little of chance."
 
 
 def _document(name: str, preset: Preset, found: Found, trials: Sequence[Trials]) -> dict[str, Any]:
