@@ -1,7 +1,7 @@
 """A run's numbers over training, and how they are drawn."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -101,9 +101,10 @@ def draw(
     axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))  # epochs
 
 
-def say_not_run(axis: Axes) -> None:
-    """In a panel that nothing is drawn in, which otherwise looks as if it were broken."""
-    axis.text(0.5, 0.5, NOT_RUN, transform=axis.transAxes, ha="center", va="center", color=GREY)
+def say_why_empty(axis: Axes, trials: Iterable[Trials]) -> None:
+    """In a panel that nothing of these is drawn in, which otherwise looks as if it were broken."""
+    said = "failed" if any(x.failures for x in trials) else NOT_RUN
+    axis.text(0.5, 0.5, said, transform=axis.transAxes, ha="center", va="center", color=GREY)
 
 
 def save(figure: Figure, path: Path) -> list[Path]:

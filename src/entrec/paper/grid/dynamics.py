@@ -27,6 +27,7 @@ from entrec.paper.grid.curves import (
     looks,
     rise,
     save,
+    say_why_empty,
 )
 from entrec.paper.grid.experiment import Experiment, Found, Table, Wanted
 from entrec.paper.grid.measured import Measured
@@ -139,6 +140,9 @@ def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
             for setting in _lines(method):
                 for fraction in (1, SMALL):
                     _line(column, pool(replace(setting, fraction=fraction)), _look(setting, fraction))
+            for axis in column:
+                if not axis.get_lines():
+                    say_why_empty(axis, map(pool, _lines(method)))
             column[0].set_title(NAMES[method])
             column[2].set_xlabel("epoch")
         names = ("entropy\n(nats above one point)", "reconstruction\n(nats below perfect)", KNN)

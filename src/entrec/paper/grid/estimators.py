@@ -7,7 +7,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from entrec.paper.grid.claims import Claim, alike
-from entrec.paper.grid.curves import BLACK, BLUE, KNN, ORANGE, STYLE, draw, looks, save
+from entrec.paper.grid.curves import BLACK, BLUE, KNN, ORANGE, STYLE, draw, looks, save, say_why_empty
 from entrec.paper.grid.experiment import Experiment, Found, Table, Wanted
 from entrec.paper.grid.presets import SMALL, Preset
 from entrec.paper.grid.published import DINO
@@ -72,6 +72,8 @@ def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
             axis.set(title=title, xlabel="epoch", ylabel=KNN)
             if axis.get_lines():
                 axis.legend(loc="best")
+            else:
+                say_why_empty(axis, (pool(setting) for setting, _, _ in own))
         save(figure, path)
     return [(path.with_suffix(".png"), "Online accuracy over training, by estimator")]
 

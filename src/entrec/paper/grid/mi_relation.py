@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from entrec.paper.grid import information
 from entrec.paper.grid.claims import Claim, Part, at_most, both, judged, over
-from entrec.paper.grid.curves import BLUE, GREY, ORANGE, STYLE, draw, has_codes, legend_of, looks, save
+from entrec.paper.grid.curves import BLUE, GREY, ORANGE, STYLE, draw, has_codes, legend_of, looks, save, say_why_empty
 from entrec.paper.grid.experiment import Experiment, Found, Table, Wanted
 from entrec.paper.grid.measured import Measured
 from entrec.paper.grid.presets import Preset
@@ -128,7 +128,9 @@ def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
             trials = pool(method)
             draw(axis, trials, _KEYS["er"], looks, color=BLUE, label="ER bound")
             draw(axis, trials, _KEYS["infonce"], looks, color=ORANGE, label="InfoNCE bound")
-            if trials.runs:
+            if not trials.runs:
+                say_why_empty(axis, [trials])
+            else:
                 draw(
                     axis,
                     trials,

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from entrec.paper.grid.claims import Claim, Part, State, at_most, judged, smaller_drop
-from entrec.paper.grid.curves import BLACK, BLUE, STYLE, legend_of, save
+from entrec.paper.grid.curves import BLACK, BLUE, STYLE, legend_of, save, say_why_empty
 from entrec.paper.grid.experiment import Experiment, Found, Table, Wanted
 from entrec.paper.grid.measured import Measured
 from entrec.paper.grid.presets import LOW_EMA, SMALL, Preset
@@ -18,7 +18,7 @@ from entrec.paper.grid.trials import Pooled
 
 METHODS = ("dino", "byol", "simclr")
 TEACHERS = ("dino", "byol")
-_At = tuple[float, dict[str, float]]  # a place on an axis, and the setting there
+_At = tuple[float, dict[str, float | None]]  # a place on an axis, and the setting there
 _COMPETITIVE = 2.5  # points: the most that ER costs in the paper's own table is 2.2, for DINO
 
 
@@ -100,8 +100,7 @@ def _cost(pool: Pooled, method: str) -> Part:
 def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
     """Accuracy against the batch and against the EMA."""
     preset = pool.preset
-    batches: list[_At] = [(preset.batch // x, {"fraction": x}) for x in (1, *preset.fractions)]
-    emas: list[_At] = [(ema, {"ema": ema}) for ema in preset.emas if ema is not None]
+    batches: list[_At] = [(preset.batch // x, {"fraction": x}) for x in (1, *sorted(preset.fractions))]
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9.6, 2.5), layout="constrained")
         axes = figure.subplots(1, len(METHODS) + len(TEACHERS), sharey=True)
@@ -110,13 +109,13 @@ def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
             axis.set_xscale("log", base=2)
             axis.set_xticks([x for x, _ in batches], [str(x) for x, _ in batches])
             axis.minorticks_off()
-            axis.margins(x=0.12)
+            axis.set_xlim(batches[-1][0] / 1.4, batches[0][0] * 1.4)
             axis.set(title=NAMES[method], xlabel="batch size")
         for axis, method in zip(axes[len(METHODS) :], TEACHERS, strict=True):
-            base = preset.options.get(method, {}).get("ema", 0.99)
-            _panel(axis, pool, method, [(base, {}), *emas])
-            axis.set_xticks([base, *(x for x, _ in emas)])
-            axis.margins(x=0.12)
+            emas = _emas(preset, method)
+            _panel(axis, pool, method, list(emas.values()))
+            axis.set_xticks([x for x, _ in emas.values()], list(emas))
+            axis.set_xlim(*_around([x for x, _ in emas.values()]))
             axis.set(title=NAMES[method], xlabel="EMA of the teacher")
         axes[0].set_ylabel("linear probe (%)")
         legend_of(figure, axes)
@@ -133,6 +132,25 @@ def _panel(axis: Axes, pool: Pooled, method: str, at: list[_At]) -> None:
         errors = [accuracy.deviation if len(accuracy.by_seed) > 1 else 0.0 for _, accuracy in drawn]
         look = {"color": colour, "marker": marker, "markersize": 4, "linewidth": 1.3, "capsize": 2}
         axis.errorbar(x, means, errors, label=label, **look)  # type: ignore[arg-type]
+    if not axis.containers:
+        say_why_empty(axis, [pool(method, er, **change) for _, change in at for er in (False, True)])
+
+
+def _around(places: list[float]) -> tuple[float, float]:
+    """All of them with some room, also those that have no run yet."""
+    room = 0.12 * (max(places) - min(places))
+    return min(places) - room, max(places) + room
+
+
+def _emas(preset: Preset, method: str) -> dict[str, _At]:
+    """Places for the EMAs, the base's first; no EMA stands below all of them."""
+    base = float(preset.options.get(method, {}).get("ema", 0.99))
+    found: dict[str, _At] = {f"{base:g}": (base, {})}
+    found |= {f"{ema:g}": (ema, {"ema": ema}) for ema in preset.emas if ema is not None}
+    if None in preset.emas:
+        below = min(x for x, _ in found.values()) - 0.2
+        found["none"] = (below, {"ema": None})
+    return found
 
 
 EXPERIMENT = Experiment("Resilience: what a small batch and a fast teacher cost, with and without ER", wanted, found)
