@@ -10,6 +10,8 @@ from entrec.cli import app
 from entrec.paper.neighbours import Where, cells, make, render
 from entrec.paper.neighbours.grid import PUBLISHED
 from entrec.paper.runner import Cell
+from entrec.paper.runner.notes import note_failure
+from entrec.training.loop import DivergedError
 from entrec.training.presets import LIGHTLY
 from entrec.training.run import Metrics, Run, write_summary
 
@@ -66,6 +68,26 @@ def test_a_run_that_failed_is_named_with_its_reason(out: Path) -> None:
     text = (out / "table.md").read_text()
     assert "Failed: dino-seed0 (the loss is no number)." in text
     assert "| DINO | 81.3 | failed in 1 of 1 | - |" in text
+
+
+def test_a_run_that_diverged_is_not_near_and_a_damaged_one_says_nothing(out: Path) -> None:
+    note_failure(out / "runs" / "dino-seed0", DivergedError("the loss is nan"))
+    note_failure(out / "runs" / "byol-seed0", OSError("no room"))
+    ended(out, "moco-seed0", 0.86, 0.85, 300)
+    (out / "runs" / "moco-seed0" / "metrics.csv").write_text("")
+    near = {part.what: (part.state, part.numbers) for part in render(out).claims[0].parts}
+    assert near["DINO"][0] == "not so"
+    assert near["BYOL"] == ("failed", "failed: OSError: no room")
+    assert near["MoCo"] == ("failed", "failed: damaged: metrics.csv holds no row")
+
+
+def test_a_damaged_protocol_is_named_and_other_folders_are_left_alone(out: Path) -> None:
+    ended(out, "byol-seed0-old", 0.86, 0.85, 300)
+    assert {claim.word for claim in render(out).claims} == {"not run"}
+    for content in ("{", '{"nonsense": 1}'):
+        (out / "protocol.json").write_text(content)
+        with pytest.raises(ValueError, match=r"protocol\.json is damaged"):
+            render(out)
 
 
 def test_another_protocol_is_refused_and_said_to_be_reduced(out: Path) -> None:

@@ -49,7 +49,7 @@ def test_each_name_trains_and_renders(name: str, shared: Path) -> None:
     done = {setting["name"] for setting in results["settings"] if setting["state"] == "done"}
     assert {cell.removesuffix("-seed0") for cell in FEW[name]} <= done
     assert results["preset"]["epochs"] == 1
-    assert (shared / name / f"{name}.png").stat().st_size > 5000
+    assert (shared / name / f"{name}.png").stat().st_size > 5000  # what is in it: test_figures.py
     assert not list(shared.glob("runs/*/checkpoints"))
     again = call(name, "--out", str(shared), "--device", "cpu", *only)
     assert f"{len(FEW[name])} runs were there, 0 made" in again.output

@@ -131,4 +131,4 @@ def test_runs_over_several_devices_are_said_to_be(out: Path) -> None:
     folder = ended(out / "runs", Setting("byol"))
     (folder / "config.yaml").write_text((folder / "config.yaml").read_text() + "devices: 8\n")
     (folder / "made.json").write_text('{"device": "a card"}')
-    assert "1 runs, 1.0 minutes of training in all: 8 x a card;" in table(out, "resilience")
+    assert "1 run, 1.0 minutes of training in all: 8 x a card;" in table(out, "resilience")

@@ -140,8 +140,9 @@ def _made(trials: Sequence[Trials], carrying: Sequence[Trials]) -> list[str]:
         devices = sorted({_device(run) for run in runs})
         versions = sorted({f"torch {run.summary['versions']['torch']}" for run in runs})
         seeds = sorted({seed for x in trials for seed in x.runs})
+        number = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
         lines += [
-            f"{len(runs)} runs, {seconds / 60:.1f} minutes of training in all: {', '.join(devices)}; {', '.join(versions)}; "
+            f"{number}, {seconds / 60:.1f} minutes of training in all: {', '.join(devices)}; {', '.join(versions)}; "
             f"seeds {', '.join(map(str, seeds))}.{_few(carrying)}",
             "",
         ]
