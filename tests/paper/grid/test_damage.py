@@ -56,6 +56,14 @@ def test_a_damaged_note_is_named(out: Path) -> None:
     assert "Failed: byol-seed0 (damaged: made.json: " in (out / "resilience" / "table.md").read_text()
 
 
+def test_a_failure_without_a_reason_is_one(out: Path) -> None:
+    folder = out / "runs" / "byol-seed0"
+    folder.mkdir(parents=True)
+    (folder / "failed.txt").write_text("")
+    render(out, "resilience")
+    assert "Failed: byol-seed0 (nothing was noted)." in (out / "resilience" / "table.md").read_text()
+
+
 def test_folders_with_other_names_are_left_alone(out: Path) -> None:
     folder = ended(out / "runs", Setting("byol"))
     folder.rename(folder.with_name("byol-seed0-old"))

@@ -130,12 +130,13 @@ def ended(folder: Path, name: str) -> Ended:
     """The runs NAME-seedN in a folder that have ended, one way or another."""
     found = Ended({}, {}, {})
     for seed, path in _seeds(folder, name):
-        state, reason, diverged = outcome(path)
-        reason = reason or (damage_of(Run(path)) if state == "done" else "")
-        if reason:
-            (found.diverged if diverged else found.broken)[seed] = reason
-        elif state == "done":
-            found.runs[seed] = Run(path)
+        ending = outcome(path)
+        if ending.state == "failed":
+            (found.diverged if ending.diverged else found.broken)[seed] = ending.reason or "nothing was noted"
+        elif ending.state == "done":
+            damage = damage_of(Run(path))
+            found.broken.update({seed: damage} if damage else {})
+            found.runs.update({} if damage else {seed: Run(path)})
     return found
 
 
