@@ -1,14 +1,17 @@
 """Runs that are made once: order, resumption, failures, time, names, and a cluster's jobs."""
 
 import json
+import subprocess
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from entrec.paper.runner import Cell, Data, Pool, left, local, make, named, opened, outcome
+from entrec.paper.runner import Cell, Data, Pool, apart, left, local, make, named, opened, outcome
+from entrec.paper.runner.notes import forget_failure
 from entrec.paper.runner.slurm import submit
 from entrec.training import loop
 from entrec.training.loop import DivergedError
@@ -73,7 +76,7 @@ def test_a_failure_of_any_kind_is_noted_and_stops_no_other(
     monkeypatch.setattr(local, "train", failing)
     made = make(left(CELLS, pool), pool)
     assert (made.done, made.failed) == ([CELLS[0].name, CELLS[2].name], [CELLS[1].name])
-    assert outcome(pool.folder / CELLS[1].name) == ("failed", reason)
+    assert outcome(pool.folder / CELLS[1].name) == ("failed", reason, isinstance(error, DivergedError))
     assert left(CELLS, pool) == []
     assert left(CELLS, pool, retry=True) == [CELLS[1]]
     monkeypatch.setattr(local, "train", whole)
@@ -122,6 +125,8 @@ def test_a_killed_run_goes_on_where_it_was(pool: Pool, monkeypatch: pytest.Monke
     assert outcome(pool.folder / CELLS[0].name).state == "not run"
     assert make(left(CELLS[:1], pool), pool).done == [CELLS[0].name]
     assert steps == [0, 1, 2, 3, 2, 3]
+    wall = Run(pool.folder / CELLS[0].name).summary["wall_seconds"]  # over both sittings
+    assert json.loads((pool.folder / CELLS[0].name / "made.json").read_text())["seconds"] >= round(wall, 1) - 0.1
     whole = train("simclr", data=opened(pool.data), out=pool.folder.parent / "whole", seed=0, **pool.given)
     assert whole.summary["linear_top1"] == Run(pool.folder / CELLS[0].name).summary["linear_top1"]
 
@@ -137,10 +142,75 @@ def test_a_run_over_two_devices_is_a_command_of_its_own(pool: Pool) -> None:
 
 def test_a_run_over_several_devices_says_why_it_failed(pool: Pool) -> None:
     make(CELLS[:1], pool._replace(given={**pool.given, "devices": 2}))
-    assert "leave out --images" in outcome(pool.folder / CELLS[0].name).reason
+    assert "take one device" in outcome(pool.folder / CELLS[0].name).reason
     odd = pool._replace(data=Data("digits"), given={"devices": 2, "device": "cpu", "batch_size": 33})
     make(CELLS[1:2], odd)
-    assert "batch_size must be a multiple of the 2 devices" in outcome(pool.folder / CELLS[1].name).reason
+    reason = outcome(pool.folder / CELLS[1].name).reason
+    assert reason == "RuntimeError: batch_size must be a multiple of the 2 devices, got 33"
+    assert list(pool.folder.glob(".*")) == []
+
+
+@pytest.mark.parametrize(("verdict", "diverged"), [("diverging", True), (None, False)])
+def test_a_run_over_several_devices_that_diverged_is_known_as_such(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch, verdict: str | None, diverged: bool
+) -> None:
+    def ended(command: Any) -> tuple[int, str]:
+        if verdict is not None:
+            write_summary(Run(pool.folder / CELLS[0].name), {"verdict": verdict})
+        return 2, "much else\nerror: NaN at step 3\n"
+
+    monkeypatch.setattr(apart, "_ended", ended)
+    make(CELLS[:1], pool._replace(data=Data("digits"), given={"devices": 2, "device": "cpu"}))
+    reason = "NaN at step 3" if diverged else "RuntimeError: NaN at step 3"
+    assert outcome(pool.folder / CELLS[0].name) == ("failed", reason, diverged)
+
+
+def test_a_done_run_is_never_made_again(pool: Pool, called: list[str]) -> None:
+    """Also by a process that found it left, as it was done meanwhile by another."""
+    folder = pool.folder / CELLS[0].name
+    assert local.trained(CELLS[0], pool) == "done"
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    assert local.trained(CELLS[0], pool) == "done"
+    forget_failure(folder)
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+    assert called == [CELLS[0].name]
+    assert [path.name for path in pool.folder.iterdir()] == [CELLS[0].name]
+
+
+def test_a_run_that_another_process_makes_is_left_to_it(pool: Pool, called: list[str]) -> None:
+    pool.folder.mkdir()
+    lock = pool.folder / f".{CELLS[0].name}.lock"
+    holds = f"import fcntl; f = open({str(lock)!r}, 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", holds], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        made = make(CELLS[:2], pool)
+        assert (made.done, made.elsewhere) == ([CELLS[1].name], [CELLS[0].name])
+        other.kill()
+    assert make(CELLS[:1], pool).done == [CELLS[0].name]  # a killed process holds nothing, though its file is there
+    assert called == [CELLS[1].name, CELLS[0].name]
+
+
+def test_nothing_is_begun_on_a_gpu_that_failed(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(method: str, **given: Any) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(local, "train", failing)
+    made = make(CELLS, pool)
+    assert (made.failed, made.not_begun) == ([CELLS[0].name], [cell.name for cell in CELLS[1:]])
+    assert made.stopped == "the GPU failed in simclr-seed0, and a process cannot use it again"
+    assert left(CELLS, pool) == CELLS[1:]
+
+
+def test_data_that_no_probe_can_judge_are_refused_before_any_run(
+    pool: Pool, called: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = opened(pool.data)
+    for lacking, told in (({"classes": ()}, "has no labels"), ({"test": None}, "has no test split")):
+        monkeypatch.setattr(local, "opened", lambda data, lacking=lacking: replace(source, **lacking))
+        with pytest.raises(ValueError, match=told):
+            make(CELLS, pool)
+    assert called == []
 
 
 def test_data_that_cannot_be_opened_are_said_before_any_run_fails_by_them(pool: Pool, called: list[str]) -> None:
@@ -181,6 +251,12 @@ def test_a_cluster_gets_one_array_over_the_cells_left(pool: Pool, called: list[s
     wanted = {"slurm_array_parallelism": 2, "slurm_partition": "gpu", "timeout_min": 60, "gpus_per_node": 1}
     assert wanted.items() <= FakeExecutor.parameters.items()
     assert submit(left(CELLS, pool), pool, pool.folder.parent / "slurm") == []
+    monkeypatch.setattr(FakeExecutor, "map_array", lambda self, function, *columns: [])
+    several = pool._replace(folder=pool.folder.parent / "waiting", given={**pool.given, "devices": 4})
+    submit(CELLS, several, pool.folder.parent / "slurm")
+    assert FakeExecutor.parameters["gpus_per_node"] == 4
+    assert {path.name for path in several.folder.iterdir()} == {cell.name for cell in CELLS}  # so that the folder is theirs
+    assert left(CELLS, several) == CELLS
 
 
 def test_without_submitit_it_is_said_what_to_install(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,20 @@
 """A run over several devices, as a command of its own: its processes begin as copies of the command, and end with the run."""
 
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from entrec.paper.runner.cell import Data
+from entrec.paper.runner.notes import says_diverged
+from entrec.paper.runner.processes import die_with
+from entrec.training.loop import DivergedError
 
 
 def train_apart(method: str, data: Data, folder: Path, resume: bool, given: Mapping[str, Any]) -> None:
@@ -16,17 +22,50 @@ def train_apart(method: str, data: Data, folder: Path, resume: bool, given: Mapp
 
     Raises:
         ValueError: only some of the images are asked for, which the command cannot do.
-        RuntimeError: it failed; with the last that it said.
+        DivergedError: its numbers were none any more.
+        RuntimeError: it failed otherwise; with the last that it said.
     """
     if data.images is not None:
-        raise ValueError("runs over several devices train on all images: leave out --images, or take one device")
+        raise ValueError("runs over several devices train on all images, and only some are asked for: take one device")
+    folder.parent.mkdir(parents=True, exist_ok=True)
     settings = folder.parent / f".{folder.name}.yaml"
     encoder = {} if data.backbone is None else {"backbone": data.backbone}
     settings.write_text(yaml.safe_dump({**encoder, **given, "data": data.data}))
     command = [sys.executable, "-m", "entrec", "train", method, "--config", str(settings), "--out", str(folder)]
     try:
-        done = subprocess.run([*command, *(["--resume"] if resume else [])], capture_output=True, text=True, check=False)
+        status, said = _ended([*command, *(["--resume"] if resume else [])])
     finally:
         settings.unlink()
-    if done.returncode:
-        raise RuntimeError(" ".join(done.stderr.split()[-60:]) or f"entrec train ended with status {done.returncode}")
+    if status:
+        raise _error(status, said, diverged=says_diverged(folder))
+
+
+def _ended(command: Sequence[str]) -> tuple[int, str]:
+    """The command's exit status, and what it said on stderr."""
+    # Without Slurm's words: Lightning would count the job's one task, and not the devices that the command begins itself.
+    own = {key: value for key, value in os.environ.items() if not key.startswith("SLURM_")}
+    own["COLUMNS"] = "1000"  # or what it says would be broken into lines, paths in their middle
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=own,
+        process_group=0,
+        preexec_fn=partial(die_with, os.getpid()),
+    ) as process:
+        try:
+            _, said = process.communicate()
+        except BaseException:  # Ctrl-C: the command's own processes, one for each device, must end too
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, said
+
+
+def _error(status: int, said: str, diverged: bool) -> RuntimeError:
+    """What the command said after its last `error:`, or last of all; everything else stands in the traceback."""
+    lines = said.strip().splitlines() or [f"entrec train ended with status {status}"]
+    last = said.rpartition("error: ")[2] if "error: " in said else lines[-1]
+    error = DivergedError(last) if diverged else RuntimeError(last)
+    error.add_note(said)
+    return error

@@ -56,3 +56,14 @@ def opened(data: Data) -> Source:
         test = None if source.test is None else some(source.test, data.images)
         source = replace(source, train=some(source.train, data.images), test=test)
     return source if data.backbone is None else replace(source, backbone=data.backbone)
+
+
+def require_scored(source: Source) -> None:
+    """Runs are judged by a linear probe.
+
+    Raises:
+        ValueError: these data allow none, which would be seen only after all training.
+    """
+    if not source.classes or source.test is None:
+        lacking = "labels" if not source.classes else "test split"
+        raise ValueError(f"{source.name} has no {lacking}, and a linear probe is what runs are judged by: take labelled data")

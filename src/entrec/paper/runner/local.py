@@ -1,30 +1,43 @@
 """Runs made here, one after the other or some at a time."""
 
-import multiprocessing
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from fnmatch import fnmatchcase
-from typing import Literal, NamedTuple
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 from entrec.paper.runner.apart import train_apart
-from entrec.paper.runner.cell import Cell, Pool, opened
+from entrec.paper.runner.cell import Cell, Pool, opened, require_scored
+from entrec.paper.runner.claim import claimed
 from entrec.paper.runner.notes import forget_failure, note_failure, note_made, outcome, tidy
+from entrec.paper.runner.processes import Died, shared_out
+from entrec.training import checkpoint
 from entrec.training.loop import DivergedError
+from entrec.training.run import Run
 from entrec.training.train import train
 
-Ended = Literal["done", "failed", "not begun"]
+# A run whose GPU broke has failed too; elsewhere is one that another process is making.
+Ended = Literal["done", "failed", "not begun", "elsewhere", "device lost"]
 
 
 class Made(NamedTuple):
-    """Names of cells: those that ended now, those that failed now, and those that there was no time for."""
+    """Names of cells, by what became of them.
 
-    done: list[str]
-    failed: list[str]
-    not_begun: list[str]
+    Args:
+        done: that ended now.
+        failed: that failed now.
+        not_begun: that there was no time for, or no device any more.
+        elsewhere: that another process is making.
+        stopped: why the others were not begun, where it was not for time.
+    """
+
+    done: Sequence[str] = ()
+    failed: Sequence[str] = ()
+    not_begun: Sequence[str] = ()
+    elsewhere: Sequence[str] = ()
+    stopped: str = ""
 
 
 def named(cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
@@ -62,65 +75,101 @@ def make(
         progress: hears how far it is.
 
     Raises:
-        ValueError, OSError: the data cannot be opened, which would fail every run.
+        ValueError, OSError: the data cannot be opened, or have no labels, which would fail every run.
     """
     until = None if minutes is None else time.time() + 60 * minutes
     if cells and minutes != 0:
         progress("opening the data")
-        opened(pool.data)
+        require_scored(opened(pool.data))
     pool.folder.mkdir(parents=True, exist_ok=True)
-    found: dict[Ended, list[str]] = {"done": [], "failed": [], "not begun": []}
-    for number, (name, ended) in enumerate(_ended(cells, pool, jobs, until, progress), 1):
+    found: dict[Ended, list[str]] = {"done": [], "failed": [], "not begun": [], "elsewhere": [], "device lost": []}
+    begun = _here(cells, pool, until, progress) if jobs == 1 else _in_processes(cells, pool, jobs, until)
+    for number, (name, ended) in enumerate(begun, 1):
         found[ended].append(name)
         progress(f"{number} of {len(cells)} runs, the last {name}")
-    return Made(found["done"], found["failed"], found["not begun"])
+    lost = found["device lost"]
+    stopped = f"the GPU failed in {lost[0]}, and a process cannot use it again" if lost and jobs == 1 else ""
+    return Made(found["done"], [*found["failed"], *lost], found["not begun"], found["elsewhere"], stopped)
 
 
-def _ended(
-    cells: Sequence[Cell], pool: Pool, jobs: int, until: float | None, progress: Callable[[str], None]
+def _here(
+    cells: Sequence[Cell], pool: Pool, until: float | None, progress: Callable[[str], None]
 ) -> Iterator[tuple[str, Ended]]:
-    """Names of cells as they end, and how."""
-    if jobs == 1:
-        for number, cell in enumerate(cells, 1):
-            progress(f"{number} of {len(cells)}: {cell.name}")
-            yield cell.name, trained(cell, pool, until)
-        return
-    # Spawned, as a process that has used a GPU cannot be forked.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, context, _share_cores, (jobs,)) as workers:
-        names = {workers.submit(trained, cell, pool, until): cell.name for cell in cells}
-        for done in as_completed(names):
-            yield names[done], done.result()
+    """Names of cells as they end, and how; in this process, which must not go on with a GPU that failed it."""
+    lost = False
+    for number, cell in enumerate(cells, 1):
+        progress(f"{number} of {len(cells)}: {cell.name}")
+        ended: Ended = "not begun" if lost else trained(cell, pool, until)
+        lost = lost or ended == "device lost"
+        yield cell.name, ended
 
 
-def _share_cores(jobs: int) -> None:
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
+def _in_processes(cells: Sequence[Cell], pool: Pool, jobs: int, until: float | None) -> Iterator[tuple[str, Ended]]:
+    """The same in processes of their own, of which one that dies, or loses its GPU, is replaced."""
+    work = partial(trained, pool=pool, until=until)
+    for cell, ended in shared_out(cells, work, jobs, spent=lambda ended: ended == "device lost"):
+        yield cell.name, _after_death(cell, pool, ended) if isinstance(ended, Died) else ended
+
+
+def _after_death(cell: Cell, pool: Pool, died: Died) -> Ended:
+    """Note what a process that was killed could not."""
+    folder = pool.folder / cell.name
+    with claimed(folder) as ours:
+        if not ours:  # it was another's before
+            return "elsewhere"
+        if outcome(folder).state == "not run":
+            note_failure(folder, ChildProcessError(str(died)))
+    return "done" if outcome(folder).state == "done" else "failed"
 
 
 def trained(cell: Cell, pool: Pool, until: float | None = None) -> Ended:
-    """Make one run, or what is left of one that was stopped, unless the time is over."""
+    """Make one run, or what is left of one that was stopped, unless it is made, another process makes it, or time is over."""
     if until is not None and time.time() >= until:
         return "not begun"
     folder = pool.folder / cell.name
-    forget_failure(folder)
+    with claimed(folder) as ours:
+        if not ours:
+            return "elsewhere"
+        if outcome(folder).state == "done":  # since the cells that are left were counted, by another process
+            return "done"
+        forget_failure(folder)
+        return _trained(cell, pool)
+
+
+def _trained(cell: Cell, pool: Pool) -> Ended:
+    folder, given = pool.folder / cell.name, {**pool.given, **cell.given}
     try:
-        begun, given = (folder / "config.yaml").is_file(), {**pool.given, **cell.given}
-        if given.get("devices", 1) > 1:
-            start = time.perf_counter()
-            train_apart(cell.method, pool.data, folder, begun, given)
-        else:
-            source = opened(pool.data)
-            start = time.perf_counter()
-            train(cell.method, data=source, out=folder, resume=begun, **given)
+        seconds = _train(cell, pool, given)
     except Exception as error:
         note_failure(folder, error)
         if isinstance(error, DivergedError) and not pool.keep:
             tidy(folder)  # it would diverge again from there; after any other error its checkpoint is what a retry goes on from
-        return "failed"
-    note_made(folder, time.perf_counter() - start, _on_gpu(given.get("device", "auto")))
+        return "device lost" if _is_lost(error) else "failed"
+    note_made(folder, seconds, _on_gpu(given.get("device", "auto")))
     if not pool.keep:
         tidy(folder)
     return "done"
+
+
+def _train(cell: Cell, pool: Pool, given: dict[str, Any]) -> float:
+    """Train; returns the seconds it took, with those up to the checkpoint that it went on from."""
+    folder = pool.folder / cell.name
+    begun, before = (folder / "config.yaml").is_file(), 0.0
+    if begun and Run(folder).checkpoint.is_file():
+        before = checkpoint.load(Run(folder).checkpoint).history.seconds
+    if given.get("devices", 1) > 1:
+        start = time.perf_counter()
+        train_apart(cell.method, pool.data, folder, begun, given)
+    else:
+        source = opened(pool.data)
+        start = time.perf_counter()
+        train(cell.method, data=source, out=folder, resume=begun, **given)
+    return before + time.perf_counter() - start
+
+
+def _is_lost(error: Exception) -> bool:
+    """Whether the GPU is lost to this process: after such an error each call to it fails, whatever it is."""
+    return isinstance(error, getattr(torch, "AcceleratorError", ())) or "CUDA error" in str(error)
 
 
 def _on_gpu(device: str) -> bool:

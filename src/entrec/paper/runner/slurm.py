@@ -8,14 +8,16 @@ from typing import Any
 from entrec.paper.runner.cell import Cell, Pool
 from entrec.paper.runner.local import trained
 
-# Of each job, unless asked otherwise: a card, cores to decode images, and a day.
-_USUAL = {"gpus_per_node": 1, "cpus_per_task": 8, "timeout_min": 24 * 60}
+# Of each job, unless asked otherwise: cores to decode images for a card, and a day.
+_CORES, _MINUTES = 8, 24 * 60
 
 
 def submit(
     cells: Sequence[Cell], pool: Pool, logs: Path, at_once: int | None = None, wanted: Mapping[str, Any] | None = None
 ) -> list[str]:
     """Ask for a job for each cell, as one array in the cells' order; returns the jobs' numbers without waiting for them.
+
+    Each cell has its folder from then on, by which the pool is known to be taken while jobs wait.
 
     Args:
         cells: that are left to be made.
@@ -33,9 +35,13 @@ def submit(
     import submitit
 
     executor: Any = submitit.AutoExecutor(folder=str(logs))
+    devices = pool.given.get("devices", 1)
+    usual = {"gpus_per_node": devices, "cpus_per_task": _CORES * devices, "timeout_min": _MINUTES}
     limits = {} if at_once is None else {"slurm_array_parallelism": at_once}
-    executor.update_parameters(name="entrec", **{**_USUAL, **limits, **(wanted or {})})
+    executor.update_parameters(name="entrec", **{**usual, **limits, **(wanted or {})})
     jobs = executor.map_array(trained, cells, [pool] * len(cells))
+    for cell in cells:
+        (pool.folder / cell.name).mkdir(parents=True, exist_ok=True)
     return [str(job.job_id) for job in jobs]
 
 
