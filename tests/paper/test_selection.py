@@ -140,7 +140,23 @@ def test_a_run_that_diverges_is_named_and_stops_no_other(out: Path, monkeypatch:
     found = render(out)
     assert len(found.diverged) == len(cells()) - 11
     assert f"| {found.diverged[0]} | - | diverging, which stopped it |" in (out / "table.md").read_text()
-    assert (out / "runs" / found.diverged[0] / "failed.txt").read_text() == "at step 3\n"
+    assert (out / "runs" / found.diverged[0] / "failed.txt").read_text().splitlines()[0] == "at step 3"
+
+
+def test_a_run_that_failed_in_another_way_did_not_diverge(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def trained(method: str, **given: Any) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(local, "train", trained)
+    made = make(out, Where("digits", 4, "cpu"))
+    found = render(out)
+    assert found.diverged == []
+    assert set(found.failed) == set(made.failed)
+    table = (out / "table.md").read_text()
+    assert f"Failed: {min(made.failed)} (OSError: No space left on device); " in table
+    assert "diverging, which stopped it" not in table
+    assert make(out, Where("digits", 4, "cpu")).failed == []
+    assert make(out, Where("digits", 4, "cpu"), retry=True).failed == made.failed
 
 
 def test_alarms_are_false_where_a_run_learnt_and_missed_where_it_did_not(out: Path) -> None:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from entrec.cli.edge import console, failing_clearly, require
-from entrec.cli.paper.showing import progress_line, show_claims, show_made
+from entrec.cli.paper.checks import require_all_images, require_heard, require_place
+from entrec.cli.paper.options import NEW, Device, Jobs, Keep, Minutes, Only, Render, Retry
+from entrec.cli.paper.showing import exit_by, progress_line, show_claims, show_made
 
 if TYPE_CHECKING:  # as they take seconds to import, which `entrec --help` should not
     from entrec.paper.grid import Preset
-    from entrec.paper.runner import Cell
+    from entrec.paper.runner import Cell, Made
 
 # Here, as the help must not wait for PyTorch, which the experiments import.
 SENTENCES = {
@@ -42,7 +44,6 @@ class Launcher(StrEnum):
 
 
 _PRESET = "quick: shapes, two minutes on a CPU; cifar10: ResNet-18, 25 epochs; imagenet: the paper's protocol."
-_NEW = {"show_default": False}
 
 
 def command_of(name: str) -> Callable[..., None]:
@@ -50,36 +51,45 @@ def command_of(name: str) -> Callable[..., None]:
 
     def command(
         preset: Annotated[PresetName, typer.Option(help=_PRESET)] = PresetName.quick,
-        data: Annotated[str | None, typer.Option(help="As for `entrec train`. By default the preset's.", **_NEW)] = None,
-        epochs: Annotated[int | None, typer.Option(min=1, help="Of each run. By default the preset's.", **_NEW)] = None,
-        images: Annotated[int | None, typer.Option(min=2, help="At most so many. By default the preset's.", **_NEW)] = None,
-        seeds: Annotated[int | None, typer.Option(min=1, help="Runs of each cell. By default the preset's.", **_NEW)] = None,
-        out: Annotated[Path | None, typer.Option(help="Folder for runs and results. By default runs/PRESET.", **_NEW)] = None,
-        only: Annotated[list[str] | None, typer.Option(help="Runs named like this (byol*); repeat it.", **_NEW)] = None,
-        minutes: Annotated[float | None, typer.Option(min=0, help="Begin no other run after so many.", **_NEW)] = None,
-        retry: Annotated[bool, typer.Option("--retry", help="Make those that failed again.")] = False,
-        jobs: Annotated[int, typer.Option(min=1, help="Runs at a time. Several gain nothing on one GPU without MPS.")] = 1,
-        device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU if there is one.")] = "auto",
-        devices: Annotated[int, typer.Option(min=1, help="Of each run, a process each.")] = 1,
+        data: Annotated[str | None, typer.Option(help="Data, as for `entrec train`. By default the preset's.", **NEW)] = None,
+        epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of each run. By default the preset's.", **NEW)] = None,
+        images: Annotated[
+            int | None, typer.Option(min=2, help="Use at most this many images. By default the preset's.", **NEW)
+        ] = None,
+        seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of each setting. By default the preset's.", **NEW)] = None,
+        out: Annotated[Path | None, typer.Option(help="Folder for runs and results. By default runs/PRESET.", **NEW)] = None,
+        only: Only = None,
+        minutes: Minutes = None,
+        retry: Retry = False,
+        jobs: Jobs = 1,
+        device: Device = "auto",
+        devices: Annotated[int, typer.Option(min=1, help="GPUs (processes) for each run.")] = 1,
         launcher: Annotated[Launcher, typer.Option(help="slurm: an array of jobs, through submitit.")] = Launcher.local,
-        slurm: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for submitit; repeat it.", **_NEW)] = None,
-        keep_checkpoints: Annotated[bool, typer.Option("--keep-checkpoints", help="And encoders of runs that ended.")] = False,
-        render: Annotated[bool, typer.Option("--render", help="Train nothing: results of the runs that are there.")] = False,
+        slurm: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for submitit; repeat it.", **NEW)] = None,
+        keep_checkpoints: Keep = False,
+        render: Render = False,
     ) -> None:
         require("matplotlib", "scipy", extra="paper")
         from entrec.paper import grid
 
-        folder = out or Path("runs") / preset.value
+        folder, made = out or Path("runs") / preset.value, None
         with failing_clearly():
-            if not render:
+            how = _How(device, devices, jobs, minutes, retry, keep_checkpoints, launcher, slurm or [])
+            if render:
+                require_heard("--render makes no runs", seeds=seeds, only=only, retry=retry)
+            else:
                 chosen = grid.PRESETS[preset.value].reduced(data=data, epochs=epochs, images=images, seeds=seeds)
+                require_all_images(devices, chosen.images, asked=images is not None)
+                how.check()
                 cells = grid.begin(folder, name, chosen, seeds, only or ())
-                how = _How(device, devices, jobs, minutes, retry, keep_checkpoints, launcher, slurm or [])
-                if _made(folder, chosen, cells, how):
+                if launcher is Launcher.slurm:
+                    _submit(folder, chosen, cells, how)
                     return
+                made = _make(folder, chosen, cells, how)
             found = grid.render(folder, name)
         show_claims(found.claims)
         console.print(f"\nThe tables are in {folder / name / 'table.md'}", highlight=False, markup=False)
+        exit_by(made)
 
     return command
 
@@ -96,24 +106,38 @@ class _How(NamedTuple):
     launcher: Launcher
     slurm: list[str]
 
+    def check(self) -> None:
+        """Refuse what no run could be made with, and what would not be heard."""
+        if self.launcher is Launcher.slurm:  # whose machines have other devices than this one
+            require_heard("a cluster's jobs have a limit of their own (--slurm timeout_min=...)", minutes=self.minutes)
+            _options(self.slurm)
+        else:
+            require_heard("it is for --launcher slurm", slurm=self.slurm)
+            require_place(self.device, self.devices)
 
-def _made(folder: Path, preset: "Preset", cells: "list[Cell]", how: _How) -> bool:
-    """Make the runs that are left; true where they were only asked for."""
+
+def _make(folder: Path, preset: "Preset", cells: "list[Cell]", how: _How) -> "Made":
+    """Make the runs that are left."""
     from entrec.paper import runner
     from entrec.paper.grid.study import pool_of
 
     pool = pool_of(folder, preset, how.device, how.keep, how.devices)
-    left = runner.left(cells, pool, how.retry)
-    if how.launcher is Launcher.slurm:
-        from entrec.paper.runner.slurm import submit
-
-        jobs = submit(left, pool, folder / "slurm", how.jobs if how.jobs > 1 else None, _options(how.slurm))
-        console.print(f"{len(jobs)} jobs submitted{': ' + ', '.join(jobs) if jobs else ''}. When they have ended: --render")
-        return True
     with progress_line() as say:
-        made = runner.make(left, pool, how.jobs, how.minutes, say)
-    show_made(made, len(cells), pool.folder)
-    return False
+        made = runner.make(runner.left(cells, pool, how.retry), pool, how.jobs, how.minutes, say)
+    show_made(made, [cell.name for cell in cells], pool.folder)
+    return made
+
+
+def _submit(folder: Path, preset: "Preset", cells: "list[Cell]", how: _How) -> None:
+    """Ask a cluster for the runs that are left."""
+    from entrec.paper import runner
+    from entrec.paper.grid.study import pool_of
+    from entrec.paper.runner.slurm import submit
+
+    pool = pool_of(folder, preset, how.device, how.keep, how.devices)
+    left = runner.left(cells, pool, how.retry)
+    jobs = submit(left, pool, folder / "slurm", how.jobs if how.jobs > 1 else None, _options(how.slurm))
+    console.print(f"{len(jobs)} jobs submitted{': ' + ', '.join(jobs) if jobs else ''}. When they have ended: --render")
 
 
 def _options(words: list[str]) -> dict[str, Any]:

@@ -7,7 +7,9 @@ import typer
 from rich.table import Table
 
 from entrec.cli.edge import console, require
-from entrec.cli.paper.showing import progress_line
+from entrec.cli.paper.checks import require_heard, require_place
+from entrec.cli.paper.options import Retry
+from entrec.cli.paper.showing import exit_by, progress_line, show_made
 
 
 def selection(
@@ -15,18 +17,19 @@ def selection(
         "runs/selection"
     ),
     data: Annotated[str, typer.Option(help="Labelled data, as for `entrec train`.")] = "shapes",
-    epochs: Annotated[int, typer.Option(min=1, help="Of each run.")] = 4,
-    batch_size: Annotated[int, typer.Option(min=4, help="Of each run, but of those in which it is what differs.")] = 64,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs of each run.")] = 4,
+    batch_size: Annotated[int, typer.Option(min=4, help="Images in a step, but in runs where this is what differs.")] = 64,
     device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, or auto: a GPU if there is one.")] = "auto",
     images: Annotated[
-        int | None, typer.Option(min=2, help="At most so many to train on, and to judge by.", show_default=False)
+        int | None, typer.Option(min=2, help="Use at most this many images to train on, and to judge by.", show_default=False)
     ] = None,
     backbone: Annotated[
         str | None, typer.Option(help="The encoder. By default what suits the data.", show_default=False)
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
+    retry: Retry = False,
     render: Annotated[
-        bool, typer.Option("--render", help="Train nothing: tables and figure from the runs that are there.")
+        bool, typer.Option("--render", help="Train nothing: make tables and figure from the runs that are there.")
     ] = False,
 ) -> None:
     """Which number, read without labels, tells which encoder is best?
@@ -37,12 +40,19 @@ def selection(
     require("matplotlib", "scipy", extra="paper")
     from entrec.cli.edge import failing_clearly
     from entrec.paper import selection as experiment
+    from entrec.paper.selection.grid import cells
     from entrec.paper.selection.study import GROUPS, NUMBERS
 
-    with failing_clearly(), progress_line() as say:
-        if not render:
+    made = None
+    with failing_clearly():
+        if render:
+            require_heard("--render makes no runs", retry=retry)
+        else:
+            require_place(device)
             where = experiment.Where(data, epochs, device, batch_size, images, backbone)
-            experiment.make(out, where, jobs, say)
+            with progress_line() as say:
+                made = experiment.make(out, where, jobs, say, retry)
+            show_made(made, [cell.name for cell in cells(batch_size)], out / "runs")
         study = experiment.render(out)
     shown = Table(title=None, box=None, pad_edge=False, padding=(0, 2))
     for name in ("Spearman's correlation with the linear probe", *GROUPS):
@@ -51,6 +61,8 @@ def selection(
         values = (study.correlations[key][group][0] for group in GROUPS)
         shown.add_row(name, *("-" if value != value else f"{value:+.2f}" for value in values))
     console.print(shown, highlight=False)
-    for what, names in (("false alarms", study.false_alarms), ("missed", study.missed), ("diverged", study.diverged)):
+    lists = {"false alarms": study.false_alarms, "missed": study.missed, "diverged": study.diverged, "failed": study.failed}
+    for what, names in lists.items():
         console.print(f"{what}: {len(names)}{' (' + ', '.join(names) + ')' if names else ''}", highlight=False, markup=False)
     console.print(f"\n{len(study.readings)} runs. Written to {out}", highlight=False, markup=False)
+    exit_by(made)

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -26,17 +27,37 @@ def progress_line() -> Iterator[Callable[[str], None]]:
         yield lambda part: progress.update(task, description=part)
 
 
-def show_made(made: "Made", wanted: int, folder: Path) -> None:
-    """How many of the runs that were wanted were there, ended, failed or were not begun; and why some failed."""
+def show_made(made: "Made", wanted: Sequence[str], folder: Path) -> None:
+    """How many of the runs that were wanted were there, ended, failed or were not begun; and why some failed.
+
+    Args:
+        made: what became of those that were left.
+        wanted: names of all.
+        folder: of the runs.
+    """
     from entrec.paper.runner import outcome
 
-    there = wanted - sum(map(len, made))
-    console.print(
-        f"{there} runs were there, {len(made.done)} made, {len(made.failed)} failed, {len(made.not_begun)} not begun",
-        highlight=False,
-    )
+    now = {*made.done, *made.failed, *made.not_begun, *made.elsewhere}
+    states = {name: outcome(folder / name).state for name in wanted if name not in now}
+    earlier = [name for name, state in states.items() if state == "failed"]
+    there = len(states) - len(earlier)
+    told = [f"{there} {'run was' if there == 1 else 'runs were'} there"]
+    if earlier:
+        again = "it" if len(earlier) == 1 else "them"
+        told.append(f"{len(earlier)} failed before ({', '.join(earlier)}; --retry makes {again} again)")
+    told += [f"{len(made.done)} made", f"{len(made.failed)} failed", f"{len(made.not_begun)} not begun"]
+    told += [f"{len(made.elsewhere)} left to another process ({', '.join(made.elsewhere)})"] if made.elsewhere else []
+    console.print(", ".join(told), highlight=False, markup=False)
     for failed in made.failed:
         console.print(f"failed: {failed} ({outcome(folder / failed).reason})", style="red", highlight=False, markup=False)
+    if made.stopped:
+        console.print(f"stopped: {made.stopped}. The same command goes on", style="red", highlight=False, markup=False)
+
+
+def exit_by(made: "Made | None") -> None:
+    """Exit status 1 where a run failed now, so that a script hears of it; after all results were written."""
+    if made is not None and made.failed:
+        raise typer.Exit(1)
 
 
 def show_claims(claims: "Sequence[Claim]") -> None:

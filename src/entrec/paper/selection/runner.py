@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from entrec.files import appearing
 from entrec.paper import runner
-from entrec.paper.runner import Data, Pool, opened
+from entrec.paper.runner import Data, Made, Pool, opened
 from entrec.paper.selection.grid import cells
 from entrec.training.assemble import assemble
 from entrec.training.devices import fabric_for
@@ -52,15 +52,21 @@ class Where(NamedTuple):
         return Pool(out / "runs", Data(self.data, self.images, self.backbone), given)
 
 
-def make(out: Path, where: Where, jobs: int = 1, progress: Callable[[str], None] = lambda part: None) -> None:
-    """Train what is not trained yet, `jobs` runs at a time, one folder in `out/runs` each."""
+def make(
+    out: Path,
+    where: Where,
+    jobs: int = 1,
+    progress: Callable[[str], None] = lambda part: None,
+    retry: bool = False,
+) -> Made:
+    """Train what is not trained yet, `jobs` runs at a time, one folder in `out/runs` each; with `retry` what failed too."""
     out.mkdir(parents=True, exist_ok=True)
     _require_same(out, where)
     if not (out / UNTRAINED).is_file():
         progress("the encoder untrained")
         _score_untrained(out, where)
     pool = where.pool(out)
-    runner.make(runner.left(cells(where.batch), pool), pool, jobs, progress=progress)
+    return runner.make(runner.left(cells(where.batch), pool, retry), pool, jobs, progress=progress)
 
 
 def _require_same(out: Path, where: Where) -> None:

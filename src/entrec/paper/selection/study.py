@@ -52,6 +52,7 @@ class Study:
         untrained: linear probe on the encoder before any training, and its standard error.
         readings: of each run that has ended.
         diverged: runs whose loss or weights were no numbers any more, which ended them.
+        failed: runs that failed in another way, which says nothing of their settings, and why.
         correlations: for each number and group of methods Spearman's correlation with the probe and how many runs it is of.
     """
 
@@ -60,6 +61,7 @@ class Study:
     untrained: tuple[float, float]
     readings: list[Reading]
     diverged: list[str]
+    failed: dict[str, str]
     correlations: dict[str, dict[str, tuple[float, int]]]
 
     def learnt(self, reading: Reading) -> bool:
@@ -80,8 +82,9 @@ class Study:
 
 def render(out: Path) -> Study:
     """The study from the runs that are there; writes results.json, table.md and the figure."""
-    runs = {path: outcome(path).state for path in sorted((out / "runs").glob("*")) if path.is_dir()}
-    done = [Run(path) for path, state in runs.items() if state == "done"]
+    runs = {path: outcome(path) for path in sorted((out / "runs").glob("*")) if path.is_dir()}
+    done = [Run(path) for path, found in runs.items() if found.state == "done"]
+    failed = {path.name: found for path, found in runs.items() if found.state == "failed"}
     if len(done) < 3:
         raise ValueError(f"{out / 'runs'} holds {len(done)} runs that have ended; at least 3 are needed")
     untrained = json.loads((out / UNTRAINED).read_text())
@@ -91,7 +94,8 @@ def render(out: Path) -> Study:
         setting=f"{untrained['data']}; {_setting(done[0])}",
         untrained=(untrained["linear"], untrained["standard_error"]),
         readings=readings,
-        diverged=[path.name for path, state in runs.items() if state == "failed"],
+        diverged=[name for name, found in failed.items() if found.diverged],
+        failed={name: found.reason for name, found in failed.items() if not found.diverged},
         correlations={key: {group: _correlation(key, group, readings) for group in GROUPS} for key in NUMBERS},
     )
     for name, text in (("results.json", json.dumps(asdict(study), indent=1) + "\n"), ("table.md", markdown(study))):
@@ -136,6 +140,7 @@ def markdown(study: Study) -> str:
         numbers = (f"{x.numbers[key]:.2f}" if key in x.numbers else "-" for key in NUMBERS)
         lines.append(f"| {x.name} | {x.linear:.1%} | {x.verdict} | " + " | ".join(numbers) + " |")
     lines += [f"| {name} | - | diverging, which stopped it | " + "- | " * len(NUMBERS) for name in study.diverged]
+    lines += ["", f"Failed: {'; '.join(f'{name} ({why})' for name, why in study.failed.items())}."] if study.failed else []
     return "\n".join([*lines, ""])
 
 
