@@ -1,5 +1,7 @@
 """Runs that are made once: order, resumption, failures, time, names, and a cluster's jobs."""
 
+import errno
+import fcntl
 import json
 import subprocess
 import sys
@@ -155,6 +157,16 @@ def test_a_run_that_another_process_makes_is_left_to_it(pool: Pool, called: list
         other.kill()
     assert make(CELLS[:1], pool).done == [CELLS[0].name]  # a killed process holds nothing, though its file is there
     assert called == [CELLS[1].name, CELLS[0].name]
+
+
+def test_a_disk_without_locks_is_no_reason_to_make_no_runs(
+    pool: Pool, called: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(descriptor: int, kind: int) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "lockf", unknown)
+    assert make(CELLS[:1], pool).done == called == [CELLS[0].name]
 
 
 def test_nothing_is_begun_on_a_gpu_that_failed(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:

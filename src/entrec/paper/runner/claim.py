@@ -1,10 +1,14 @@
 """A cell belongs to one process at a time, also where several commands or a cluster's jobs share a folder."""
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+# What disks that know no locks say, as some clusters' do: runs are made there all the same, and two commands may meet.
+_WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
 
 
 @contextmanager
@@ -34,6 +38,11 @@ def _locked(path: Path) -> int | None:
         except (BlockingIOError, PermissionError):  # which of them depends on the system
             os.close(descriptor)
             return None
+        except OSError as error:
+            if error.errno not in _WITHOUT_LOCKS:
+                os.close(descriptor)
+                raise
+            return descriptor
         if _is_at(descriptor, path):
             return descriptor
         os.close(descriptor)  # its holder deleted it after we opened it: the name is free, or another file's
