@@ -1,5 +1,10 @@
 """What commands that train refuse before any run, what they say of runs, and their exit status."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +116,25 @@ def test_other_commands_refuse_them_too(tmp_path: Path) -> None:
         result = call(name, "--out", str(tmp_path), "--render", *words)
         assert result.exit_code == 2
         assert f"{words[0]} would change nothing" in said(result)
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_runs_side_by_side_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "entrec", "paper", "weights", "--out", str(tmp_path), "--device", "cpu", "--jobs", "2"]
+    caller = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        end = time.monotonic() + 120
+        while len(list(tmp_path.glob("runs/*/config.yaml"))) < 2 and time.monotonic() < end:
+            time.sleep(0.05)
+        os.killpg(caller.pid, signal.SIGINT)  # as a terminal does
+        output = caller.communicate(timeout=60)[0]
+    finally:
+        caller.kill()
+        caller.wait()
+    assert caller.returncode == 130, output
+    assert "Traceback" not in output
+    begun = {path.name for path in tmp_path.glob("runs/simclr*")}
+    assert len(begun) == 2
+    assert not list(tmp_path.glob("runs/*/failed.txt"))
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "3 made, 0 failed, 0 not begun" in again.stdout, again.stderr

@@ -19,14 +19,14 @@ def identifiability(
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option(min=1, help="Of each cell. By default the paper's 300,000; 50,000 for content-style.", show_default=False),
+        typer.Option(min=1, help="Steps of a cell. By default the paper's 300,000, content-style 50,000.", show_default=False),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each cell.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds of each cell.")] = 1,
     quick: Annotated[
         bool, typer.Option("--quick", help="Three latents, a small network: a cell in a minute on a CPU core.")
     ] = False,
     precision: Annotated[
-        str | None, typer.Option(help="Of products: 32, or on a GPU tf32 or bf16. By default 32.", show_default=False)
+        str | None, typer.Option(help="Precision of products: 32, or on a GPU tf32 or bf16. By default 32.", show_default=False)
     ] = None,
     device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, or auto: a GPU if there is one.")] = "auto",
     out: Annotated[Path, typer.Option(help="Folder for one JSON file a cell, table.md and the figures.")] = Path(
