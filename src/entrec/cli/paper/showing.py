@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:  # as they take seconds to import, which `entrec --help` shoul
     from entrec.paper.grid.claims import Claim
     from entrec.paper.runner import Made
 
-_COLOURS = {"holds": "green", "does not hold here": "red", "holds in part": "yellow"}
+_COLOURS = {"holds": "green", "does not hold here": "red", "holds in part": "yellow", "not decided": "yellow", "failed": "red"}
 
 
 @contextmanager
@@ -66,5 +67,6 @@ def show_claims(claims: "Sequence[Claim]") -> None:
     rows.add_column(justify="right", no_wrap=True)
     rows.add_column()
     for claim in claims:
-        rows.add_row(f"[{_COLOURS.get(claim.word, 'dim')}]{claim.word}[/]", f"[bold]{claim.statement}[/bold]\n{claim.numbers}")
+        colour, told = _COLOURS.get(claim.verdict, "dim"), f"[bold]{escape(claim.statement)}[/bold]\n{escape(claim.numbers)}"
+        rows.add_row(f"[{colour}]{claim.word}[/]", told)
     console.print(rows, highlight=False)
