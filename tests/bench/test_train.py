@@ -31,6 +31,7 @@ from entrec.training.devices import fabric_for
 from entrec.training.loop import Loop
 from entrec.training.run import Run
 from entrec.training.settings import settings as run_settings
+from entrec.training.train import train
 from tests.training.tiny import source
 
 QUICK: dict[str, Any] = {"batches": (16,), "image_size": 16, "steps": 10, "device": "cpu", "backbone": "tiny"}
@@ -50,6 +51,8 @@ def test_training_the_encoder_and_every_part_are_measured(measured: Benchmark) -
     (row,) = measured.rows
     assert row.batch == 16
     assert row.ours > 0
+    assert row.unwatched > 0
+    assert row.start > 0
     assert row.bare.keys() == {"eager"}
     assert row.parts.keys() == set(PARTS)
     assert all(ms >= 0 for ms in row.parts.values())
@@ -60,9 +63,27 @@ def test_training_the_encoder_and_every_part_are_measured(measured: Benchmark) -
 
 
 def test_ratio_and_idle_follow_from_the_rates() -> None:
-    row = Row(100, 50.0, {"eager": 80.0}, {"views": 300.0, "forward": 1200.0}, None)  # steps of two seconds
+    parts = {"views": 300.0, "forward": 1200.0}
+    row = Row(100, 50.0, 62.5, 3.0, {"eager": 80.0}, parts, None)  # steps of two seconds
     assert row.ratio("eager") == 0.625
+    assert row.watching == pytest.approx(0.2)  # of two seconds 1.6 would be left
     assert row.idle == 500.0
+
+
+def test_what_watching_takes_is_measured_against_a_run_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[int, int]] = []
+    original = train
+
+    def noted(method: str, **more: Any) -> Run:
+        given.append((more["log_every"], len(more["data"].classes)))
+        return original(method, **more)
+
+    monkeypatch.setattr(bench, "train", noted)
+    bench.run(bench.settings("byol", er=True, **QUICK))
+    (usual, classes), (seldom, none) = given
+    assert (usual, none) == (10, 0)
+    assert classes > 0
+    assert seldom > 1000
 
 
 def test_stretches_of_a_part_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +175,7 @@ def test_the_command_names_data_as_they_were_given(measured: Benchmark) -> None:
 
 def test_tables_fit_eighty_columns_also_on_a_gpu(measured: Benchmark) -> None:
     ways: Any = {way: 123456.7 for way in ("eager", "captured", "compiled", "compiled and captured")}
-    row = Row(1024, 98765.4, ways, dict.fromkeys(PARTS, 123.456), 123456.7)
+    row = Row(1024, 98765.4, 99999.9, 59.4, ways, dict.fromkeys(PARTS, 123.456), 123456.7)
     console = Console(width=80, record=True, file=io.StringIO())
     for shown in (measured, replace(measured, rows=[row] * 3, limit="compiled and captured")):
         console.print(train_table.rates(shown), train_table.parts(shown))

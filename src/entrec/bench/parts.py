@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from statistics import fmean
+from statistics import median
 from typing import Any
 
 import torch
@@ -47,7 +47,7 @@ class _Marks:
 
 
 def step_parts(loop: Loop, steps: int) -> dict[str, float]:
-    """Milliseconds of a step by part (`PARTS`), the mean over some steps that are launched kernel by kernel.
+    """Milliseconds of a step by part (`PARTS`), the median over some steps that are launched kernel by kernel.
 
     On a GPU it is the device's time alone: launches are made while it is busy with something else. The forward pass is the
     time within the method's branches, and the loss the rest of it; compiled branches cannot be told from it. Logging is a row's
@@ -63,7 +63,7 @@ def step_parts(loop: Loop, steps: int) -> dict[str, float]:
             fed = next(feed)
         data = 1e3 * (time.perf_counter() - begin)
         found.append({"data": data, **_one(loop, fed, min(done, loop.total - 1), on_gpu)})
-    return {part: fmean(step.get(part, 0.0) for step in found[1:]) for part in PARTS}
+    return {part: median(step.get(part, 0.0) for step in found[1:]) for part in PARTS}
 
 
 def _one(loop: Loop, fed: Fed, done: int, on_gpu: bool) -> dict[str, float]:

@@ -10,10 +10,10 @@ import gc
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -32,8 +32,10 @@ from entrec.training.train import train
 
 _STEPS = {"cpu": 30, "cuda": 300}
 _EPOCHS = 3
+_NEVER = 10**6
 _CLASSES = 10
-_PART_STEPS = 5
+_PART_STEPS = 9
+_IN_MEMORY = 2**28  # bytes of random images at the most, but for what a few steps take
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Row:
     Args:
         batch: samples in a step.
         ours: samples per second of training.
+        unwatched: the same without the online probe, and with a row of metrics.csv for an epoch instead of for every few steps.
+        start: seconds of the run that were no steps: compiling above all, which is found in a cache the next time.
         bare: those of the encoder alone, by way.
         parts: milliseconds of a step by part.
         peak_mb: the most memory that training had on a GPU, in 10^6 bytes.
@@ -71,6 +75,8 @@ class Row:
 
     batch: int
     ours: float
+    unwatched: float
+    start: float
     bare: dict[Way, float]
     parts: dict[str, float]
     peak_mb: float | None
@@ -80,6 +86,11 @@ class Row:
     def ratio(self, limit: Way) -> float | None:
         """Training's rate in parts of the encoder's, where that is known."""
         return self.ours / self.bare[limit] if limit in self.bare else None
+
+    @property
+    def watching(self) -> float:
+        """The share of a step that rows and the probe take; below zero where it is less than the times scatter by."""
+        return 1 - self.ours / self.unwatched
 
     @property
     def idle(self) -> float:
@@ -150,7 +161,9 @@ def _measured(
     source = open_source(files) if chosen.jpegs else _source(chosen, batch)
     wanted = run_settings(chosen.run["method"], _given(chosen, batch, len(source.train)))  # type: ignore[arg-type]
     progress(f"batch {batch}: training")
-    ours, peak = _trained(wanted, source, device)
+    ours = _trained(wanted, source, device)
+    progress(f"batch {batch}: training without rows and probe")
+    unwatched = _trained(replace(wanted, log_every=_NEVER), replace(source, classes=()), device)
     progress(f"batch {batch}: where the step goes")
     loop = Loop(fabric_for(wanted), assemble(wanted, source), Run(Path("unused")))
     parts, calls = step_parts(loop, _PART_STEPS), encoder_calls(loop)
@@ -164,7 +177,8 @@ def _measured(
         progress(f"batch {batch}: the encoder alone, {way}")
         rate = bare_rate(complete["backbone"], calls, batch, way=way, device=device, bf16=bf16, repeats=repeats)
         bare |= {} if rate is None else {way: rate}
-    return Row(batch, ours, bare, parts, peak, decoded, 0 if held else complete["workers"]), complete
+    workers = 0 if held else complete["workers"]
+    return Row(batch, ours.rate, unwatched.rate, ours.start, bare, parts, ours.peak_mb, decoded, workers), complete
 
 
 def _decoded(loop: Loop) -> float:
@@ -180,14 +194,16 @@ def _decoded(loop: Loop) -> float:
 def _given(chosen: Settings, batch: int, images: int) -> dict[str, Any]:
     """The run's settings: as a user has them, but for scores, which come between steps."""
     epochs = max(_EPOCHS, -(-chosen.steps * batch // images))
-    usual = {"batch_size": batch, "epochs": epochs, "evaluate_every": 10**6, "scores": False}
+    usual = {"batch_size": batch, "epochs": epochs, "evaluate_every": _NEVER, "scores": False}
     return {**usual, **{key: value for key, value in chosen.run.items() if key != "method"}}
 
 
 def _source(chosen: Settings, batch: int) -> Source:
     if chosen.image_size is None:
         return open_source(chosen.run["data"])
-    return random_source(min(max(4 * batch, 5000), chosen.steps * batch), chosen.image_size)
+    # So many that most rows come within an epoch, as in a run of a user's.
+    most = _IN_MEMORY // (3 * chosen.image_size**2)
+    return random_source(min(max(4 * batch, min(100 * batch, most)), chosen.steps * batch), chosen.image_size)
 
 
 def random_source(n: int, side: int, backbone: str = "resnet18") -> Source:
@@ -197,8 +213,15 @@ def random_source(n: int, side: int, backbone: str = "resnet18") -> Source:
     return Source("noise", held, None, tuple(map(str, range(_CLASSES))), 3, side, (0.5,) * 3, (0.29,) * 3, backbone=backbone)
 
 
-def _trained(wanted: RunSettings, source: Source, device: torch.device) -> tuple[float, float | None]:
-    """Samples per second, the median over the rows of a run's later half, and the most memory it had."""
+class _Trained(NamedTuple):
+    """Samples per second, the median over the rows of a run's later half; seconds that were no steps; and its peak memory."""
+
+    rate: float
+    start: float
+    peak_mb: float | None
+
+
+def _trained(wanted: RunSettings, source: Source, device: torch.device) -> _Trained:
     on_gpu = device.type == "cuda"
     if on_gpu:
         gc.collect()  # what the last size has left
@@ -206,7 +229,10 @@ def _trained(wanted: RunSettings, source: Source, device: torch.device) -> tuple
         torch.cuda.reset_peak_memory_stats(device)
     given = {key: value for key, value in wanted.flat().items() if key not in ("method", "data") and value is not None}
     with tempfile.TemporaryDirectory() as folder:
+        begin = time.perf_counter()
         found = train(wanted.method, data=source, out=Path(folder) / "run", **given)
-        rates = [row["samples_per_second"] for row in found.metrics if "samples_per_second" in row]
+        seconds = time.perf_counter() - begin
+        rows = [row for row in found.metrics if "samples_per_second" in row]
+    rate = median(row["samples_per_second"] for row in rows[len(rows) // 2 :])
     peak = torch.cuda.max_memory_allocated(device) / 1e6 if on_gpu else None
-    return median(rates[len(rates) // 2 :]), peak
+    return _Trained(rate, seconds - rows[-1]["step"] * given["batch_size"] / rate, peak)

@@ -50,7 +50,9 @@ def parts(benchmark: Benchmark) -> Table:
             name = "forward and loss" if compiled and part == "forward" else _NAMES.get(part, part)
             found.add_row(name, *(number(row.parts[part]) for row in benchmark.rows))
     found.add_row("idle", *(number(row.idle) for row in benchmark.rows), end_section=True)
-    found.add_row("all", *(number(1e3 * row.batch / row.ours) for row in benchmark.rows), style="bold")
+    found.add_row("all", *(number(1e3 * row.batch / row.ours) for row in benchmark.rows), style="bold", end_section=True)
+    found.add_row("rows and probe, of a step", *(f"{100 * row.watching:.1f} %" for row in benchmark.rows))
+    found.add_row("start of the run, s", *(f"{row.start:.0f}" for row in benchmark.rows))
     return found
 
 
@@ -62,6 +64,8 @@ def footnotes(benchmark: Benchmark) -> list[str]:
         "more steps, with its rows and its online probe; scores and checkpoints come between steps and are not in it.",
         "encoder: alone, called as in a step (a teacher's calls without a gradient) on views that are there, and its backward.",
         f"ratio: training to the encoder, {benchmark.limit}.",
+        "rows and probe: what they take of training, which was run a second time without the probe and with one row an epoch.",
+        "start: seconds of the run that were no steps, compiling above all; kernels that were compiled once come from a cache.",
         "logging: the numbers of a row of metrics.csv, over the steps between two rows.",
     ]
     for row in benchmark.rows:
