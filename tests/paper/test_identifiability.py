@@ -123,6 +123,28 @@ def test_one_that_was_stopped_leaves_what_it_had(tmp_path: Path, ran: list[Any],
     assert len(ran) == 3
 
 
+def test_cells_made_at_a_time_are_those_made_one_by_one(tmp_path: Path) -> None:
+    wanted = cells(["affine"], [2], 1, TINY)
+    make(tmp_path / "one", wanted, TINY, "cpu")
+    make(tmp_path / "two", wanted, TINY, "cpu", jobs=2)
+    one, two = ({cell: (x.r2, x.mcc) for cell, x in kept(tmp_path / name, TINY).items()} for name in ("one", "two"))  # type: ignore[union-attr]
+    assert one == two
+    assert len(one) == 3
+
+
+def test_a_process_that_dies_is_named_and_loses_no_other_cell(tmp_path: Path) -> None:
+    wanted = cells(["affine"], [2], 1, TINY)
+    (tmp_path / "cells" / f"{wanted[1].name}.json").mkdir(parents=True)  # where nothing can be written
+    with pytest.raises(ChildProcessError, match=f"{wanted[1].name} .its process ended with status 1.; the others are there"):
+        grid._make_in_processes(tmp_path, wanted, "cpu", lambda part: None, 2, float("inf"))
+    assert sorted(path.stem for path in (tmp_path / "cells").iterdir() if path.is_file()) == [wanted[2].name, wanted[0].name]
+
+
+def test_nothing_is_begun_when_time_is_over(tmp_path: Path, ran: list[Any]) -> None:
+    make(tmp_path, cells(["affine"], [2], 1, TINY), TINY, "cpu", minutes=0)
+    assert ran == []
+
+
 @pytest.mark.parametrize(
     ("scale", "said"),
     [

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from entrec.cli.edge import console, require
+from entrec.cli.paper.checks import require_heard
+from entrec.cli.paper.options import Device, Jobs, Minutes, Only
 from entrec.cli.paper.showing import progress_line
 
 
@@ -28,7 +30,10 @@ def identifiability(
     precision: Annotated[
         str | None, typer.Option(help="Precision of products: 32, or on a GPU tf32 or bf16. By default 32.", show_default=False)
     ] = None,
-    device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, or auto: a GPU if there is one.")] = "auto",
+    only: Only = None,
+    minutes: Minutes = None,
+    jobs: Jobs = 1,
+    device: Device = "auto",
     out: Annotated[Path, typer.Option(help="Folder for one JSON file a cell, table.md and the figures.")] = Path(
         "runs/identifiability"
     ),
@@ -45,6 +50,7 @@ def identifiability(
     from entrec.cli.edge import failing_clearly
     from entrec.identifiability.words import choice
     from entrec.paper import identifiability as experiment
+    from entrec.paper.runner import named
 
     with failing_clearly():
         for name in table or ():
@@ -52,10 +58,12 @@ def identifiability(
         tables: Any = table or get_args(experiment.TableName)
         given: dict[str, Any] = {key: x for key, x in {"steps": steps, "precision": precision}.items() if x is not None}
         scale = replace(experiment.QUICK if quick else experiment.Scale(), **given)
-        wanted = experiment.cells(tables, row or (), seeds, scale)
-        if not render:
+        wanted = named(experiment.cells(tables, row or (), seeds, scale), only or ())
+        if render:
+            require_heard("--render makes no runs", only=only, minutes=minutes)
+        else:
             with progress_line() as say:
-                experiment.make(out, wanted, scale, device, say)
+                experiment.make(out, wanted, scale, device, say, jobs, minutes)
         words = ["entrec paper identifiability", *(["--quick"] if quick else []), *(f"--table {x}" for x in table or ())]
         words += [*(f"--row {x}" for x in row or ()), *(f"--{key} {x}" for key, x in given.items()), f"--seeds {seeds}"]
         path = experiment.render(out, tables, scale, " ".join(words))

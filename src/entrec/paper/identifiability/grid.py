@@ -1,7 +1,10 @@
 """The cells of the tables, each a setting, run once and kept as one JSON file."""
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -10,6 +13,7 @@ from entrec.identifiability.experiment import Precision, device_for
 from entrec.identifiability.lab import Result, Setting, identify
 from entrec.identifiability.records import read, write
 from entrec.paper.identifiability.published import COLUMNS, ROWS, Column, TableName
+from entrec.paper.runner.processes import Died, shared_out
 
 _MAY_DIFFER = ("steps", "precision")  # between cells of one folder: longer where the curve still rises, faster where it can be
 
@@ -80,22 +84,61 @@ def cells(tables: Sequence[TableName], rows: Sequence[int], seeds: int, scale: S
 
 
 def make(
-    out: Path, wanted: Sequence[Cell], scale: Scale, device: str = "auto", progress: Callable[[str], None] = lambda part: None
+    out: Path,
+    wanted: Sequence[Cell],
+    scale: Scale,
+    device: str = "auto",
+    progress: Callable[[str], None] = lambda part: None,
+    jobs: int = 1,
+    minutes: float | None = None,
 ) -> None:
-    """Run what is not there yet, one after the other; each is kept as it ends.
+    """Run what is not there yet, `jobs` at a time; each is kept as it ends.
+
+    Args:
+        out: the folder.
+        wanted: cells, in the order in which they are begun.
+        scale: of the cells.
+        device: where to compute.
+        progress: hears how far it is.
+        jobs: processes.
+        minutes: after which no other cell is begun.
 
     Raises:
         ValueError: before anything is computed, where the folder holds cells of another scale, or those wanted with another
             number of steps or precision.
+        ChildProcessError: a process ended in the middle of a cell; the other cells were run all the same.
     """
+    until = math.inf if minutes is None else time.time() + 60 * minutes
     device_for(device, scale.precision or "32")
     there = {cell.name: cell for cell in kept(out, scale)}
     for cell in wanted:
         if cell.name in there:
             _check_alike(_path(out, cell), there[cell.name].setting, cell.setting, ())
     left = [cell for cell in wanted if cell.name not in there]
+    if jobs > 1:
+        _make_in_processes(out, left, device, progress, jobs, until)
+        return
     for number, cell in enumerate(left, 1):
-        write(_run(cell, device, progress, f"{number} of {len(left)}: {cell.name}"), _path(out, cell))
+        _make_one(cell, out, device, until, progress, f"{number} of {len(left)}: {cell.name}")
+
+
+def _make_in_processes(
+    out: Path, left: Sequence[Cell], device: str, progress: Callable[[str], None], jobs: int, until: float
+) -> None:
+    """One that dies, as happens where memory is short, is named after all others have ended."""
+    work, died = partial(_make_one, out=out, device=device, until=until), []
+    for number, (cell, result) in enumerate(shared_out(left, work, jobs), 1):
+        progress(f"{number} of {len(left)} cells, the last {cell.name}")
+        died += [f"{cell.name} ({result})"] if isinstance(result, Died) else []
+    if died:
+        raise ChildProcessError(f"{', '.join(died)}; the others are there, and the same command goes on")
+
+
+def _make_one(
+    cell: Cell, out: Path, device: str, until: float, progress: Callable[[str], None] = lambda part: None, said: str = ""
+) -> None:
+    if time.time() < until:
+        write(_run(cell, device, progress, said), _path(out, cell))
 
 
 def kept(out: Path, scale: Scale) -> dict[Cell, Result | Isolation]:

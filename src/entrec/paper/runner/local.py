@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
 
@@ -40,7 +40,18 @@ class Made(NamedTuple):
     stopped: str = ""
 
 
-def named(cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
+class Named(Protocol):
+    """What has a name."""
+
+    @property
+    def name(self) -> str:
+        """Of its run."""
+
+
+AnyCell = TypeVar("AnyCell", bound=Named)
+
+
+def named(cells: Sequence[AnyCell], patterns: Sequence[str]) -> list[AnyCell]:
     """The cells whose name is like one of the patterns (`*`, `?`), all where there is none.
 
     Raises:
