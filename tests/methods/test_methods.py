@@ -101,6 +101,16 @@ def test_a_checkpoint_holds_all_that_the_next_step_reads(name: str, er: bool) ->
     assert torch.equal(first.loss, second.loss)
 
 
+@pytest.mark.parametrize(
+    ("norm", "predictor_norm", "there"),
+    [(True, None, (1, 1)), (False, None, (0, 0)), (True, False, (1, 0)), (False, True, (0, 1))],
+)
+def test_byols_heads_have_the_norms_that_are_asked_for(norm: bool, predictor_norm: bool | None, there: tuple[int, int]) -> None:
+    method = build("byol", norm=norm, predictor_norm=predictor_norm)
+    heads = (method.projector, method.predictor)
+    assert tuple(sum(isinstance(x, nn.BatchNorm1d) for x in head.modules()) for head in heads) == there
+
+
 @pytest.mark.parametrize(("name", "er"), CASES)
 def test_forward_changes_no_memory_but_batch_norms(name: str, er: bool) -> None:
     method = build(name, er)

@@ -27,6 +27,7 @@ class Options:
             is what keeps BYOL from collapsing (Grill et al., 2020, Appendix I), so a factor of 10 helps where it does
             (the tiny encoder's default).
         norm: BatchNorm in projector and predictor, without which BYOL leans on a slow teacher far more.
+        predictor_norm: whether the predictor has one, where that differs from the projector; None: as `norm`.
         predictor: whether there is one; without it and without an EMA, all that is left is to agree on one point.
         schedule: `"constant"`, as in the ER paper's ablation; `"cosine"` raises the EMA to 1 over the run, as BYOL did.
         scale: of BYOL's own loss, 2 - 2 cos; one half makes its gradient that of minus the cosine, as others have it.
@@ -42,6 +43,7 @@ class Options:
     hidden: int = 4096
     dim: int = 256
     norm: bool = True
+    predictor_norm: bool | None = None
     predictor: bool = True
     scale: float = 1.0
 
@@ -60,7 +62,8 @@ class BYOL(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.projector = mlp(width, options.hidden, options.dim, norm=options.norm)
-        head = mlp(options.dim, options.hidden, options.dim, norm=options.norm)
+        norm = options.norm if options.predictor_norm is None else options.predictor_norm
+        head = mlp(options.dim, options.hidden, options.dim, norm=norm)
         self.predictor = head if options.predictor else nn.Identity()
         self.teacher = None if options.ema is None else Teacher(nn.Sequential(self.encoder, self.projector))
         self.ema, self.schedule = options.ema, options.schedule
