@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import time
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,6 +15,8 @@ from entrec import __version__
 from entrec.bench.settings import Settings
 from entrec.bench.timing import ProductRate
 
+_MOMENT = 0.5  # seconds
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -23,7 +26,7 @@ class Machine:
         device: its name.
         threads: that PyTorch uses on the CPU.
         cores: of the CPU.
-        load: what others kept running there when it began, in cores, averaged over a minute; None where that is not known.
+        load: what others kept running there when it began, in cores; None where that is not known.
         versions: of what ran.
     """
 
@@ -88,8 +91,29 @@ def machine(device: torch.device) -> Machine:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
     versions: dict[str, str | None] = {"entrec": __version__, "torch": torch.__version__, "python": platform.python_version()}
     versions |= {package: _version(package) for package in ("triton", "lightly")}
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    return Machine(name, torch.get_num_threads(), os.cpu_count() or 1, load, versions)
+    return Machine(name, torch.get_num_threads(), os.cpu_count() or 1, _load(), versions)
+
+
+def _load() -> float | None:
+    """Cores in use by others, over a moment in which this process does nothing.
+
+    The system's own average is over a minute, and would still count what had ended before: the benchmark run just before this.
+    """
+    before = _spent()
+    if before is None:
+        return None
+    time.sleep(_MOMENT)
+    after = _spent()
+    return None if after is None else (after - before) / _MOMENT
+
+
+def _spent() -> float | None:
+    """Seconds that all cores have worked since the machine was started; None where it is not Linux."""
+    try:
+        user, nice, system = Path("/proc/stat").read_text().split(maxsplit=4)[1:4]
+    except OSError:
+        return None
+    return (int(user) + int(nice) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def _processor() -> str:
