@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 from entrec.bench.bare import LIMIT, WAYS, Way, bare_rate
+from entrec.bench.data import feed_rate
 from entrec.bench.parts import encoder_calls, step_parts
 from entrec.bench.photos import make_photos
 from entrec.bench.results import Machine, machine
@@ -169,7 +170,7 @@ def _measured(
     parts, calls = step_parts(loop, _PART_STEPS), encoder_calls(loop)
     complete = {**loop.settings.flat(), "data": source.name}
     held = isinstance(source.train, Held)
-    decoded = None if held else _decoded(loop)
+    decoded = None if held else feed_rate(loop.feed, loop.workers, loop.batch_size)
     bf16, repeats = loop.fabric._precision.precision != "32-true", 10 if device.type == "cuda" else 3
     del loop
     bare: dict[Way, float] = {}
@@ -179,16 +180,6 @@ def _measured(
         bare |= {} if rate is None else {way: rate}
     workers = 0 if held else complete["workers"]
     return Row(batch, ours.rate, unwatched.rate, ours.start, bare, parts, ours.peak_mb, decoded, workers), complete
-
-
-def _decoded(loop: Loop) -> float:
-    """Samples per second of an epoch's batches when they are only taken, after each worker's first."""
-    ready, begin, taken = loop.workers, 0.0, 0
-    for number, _ in enumerate(loop.feed.epoch(0)):
-        if number == ready:
-            begin = time.perf_counter()
-        taken = number - ready
-    return taken * loop.batch_size / (time.perf_counter() - begin) if taken > 0 else float("nan")
 
 
 def _given(chosen: Settings, batch: int, images: int) -> dict[str, Any]:

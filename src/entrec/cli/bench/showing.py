@@ -1,0 +1,36 @@
+"""What every benchmark's command does: measure, show, and keep."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+from rich.progress import Progress, TextColumn
+from rich.table import Table
+
+from entrec.cli.edge import console
+
+
+def measured(module: Any, chosen: Any) -> Any:
+    """What a benchmark's `run` finds, with the part that it is at shown."""
+    # Drawn only when a part begins: a thread that redraws would take time from what is timed.
+    with Progress(TextColumn("{task.description}"), console=console, transient=True, auto_refresh=False) as progress:
+        task = progress.add_task("starting")
+        return module.run(chosen, lambda part: progress.update(task, description=part, refresh=True))
+
+
+def show(tables: Any, benchmark: Any, shown: Sequence[Table]) -> None:
+    """Tables and what they mean, in the terminal; `tables` is the module that makes them."""
+    console.print(f"{escape(tables.title(benchmark))}\n", highlight=False)
+    for table in shown:
+        console.print(table, "", highlight=False)
+    console.print("\n".join(escape(note) for note in tables.footnotes(benchmark)), highlight=False)
+
+
+def keep(tables: Any, benchmark: Any, out: Path) -> None:
+    """Everything as JSON, and the tables beside it as Markdown."""
+    from entrec.bench.results import write
+
+    write(benchmark, out)
+    out.with_suffix(".md").write_text(tables.markdown(benchmark))
+    console.print(f"Written to {out} and, as tables, {out.with_suffix('.md').name}", highlight=False)
