@@ -65,7 +65,8 @@ class Row:
     Args:
         batch: samples in a step.
         ours: samples per second of training.
-        unwatched: the same without the online probe, and with a row of metrics.csv for an epoch instead of for every few steps.
+        unwatched: the same without the online probe, and with a row of metrics.csv for an epoch instead of for every few steps;
+            None on a CPU, where runs scatter by more than that and the parts tell.
         start: seconds of the run that were no steps: compiling above all, which is found in a cache the next time.
         bare: those of the encoder alone, by way.
         parts: milliseconds of a step by part.
@@ -76,7 +77,7 @@ class Row:
 
     batch: int
     ours: float
-    unwatched: float
+    unwatched: float | None
     start: float
     bare: dict[Way, float]
     parts: dict[str, float]
@@ -91,6 +92,8 @@ class Row:
     @property
     def watching(self) -> float:
         """The share of a step that rows and the probe take; below zero where it is less than the times scatter by."""
+        if self.unwatched is None:
+            return (self.parts["probe"] + self.parts["logging"]) * self.ours / (1e3 * self.batch)
         return 1 - self.ours / self.unwatched
 
     @property
@@ -163,8 +166,10 @@ def _measured(
     wanted = run_settings(chosen.run["method"], _given(chosen, batch, len(source.train)))  # type: ignore[arg-type]
     progress(f"batch {batch}: training")
     ours = _trained(wanted, source, device)
-    progress(f"batch {batch}: training without rows and probe")
-    unwatched = _trained(replace(wanted, log_every=_NEVER), replace(source, classes=()), device)
+    unwatched = None
+    if device.type == "cuda":  # where the parts of an uncaptured step do not tell
+        progress(f"batch {batch}: training without rows and probe")
+        unwatched = _unwatched(wanted, source, device)
     progress(f"batch {batch}: where the step goes")
     loop = Loop(fabric_for(wanted), assemble(wanted, source), Run(Path("unused")))
     parts, calls = step_parts(loop, _PART_STEPS), encoder_calls(loop)
@@ -179,7 +184,7 @@ def _measured(
         rate = bare_rate(complete["backbone"], calls, batch, way=way, device=device, bf16=bf16, repeats=repeats)
         bare |= {} if rate is None else {way: rate}
     workers = 0 if held else complete["workers"]
-    return Row(batch, ours.rate, unwatched.rate, ours.start, bare, parts, ours.peak_mb, decoded, workers), complete
+    return Row(batch, ours.rate, unwatched, ours.start, bare, parts, ours.peak_mb, decoded, workers), complete
 
 
 def _given(chosen: Settings, batch: int, images: int) -> dict[str, Any]:
@@ -227,3 +232,7 @@ def _trained(wanted: RunSettings, source: Source, device: torch.device) -> _Trai
     rate = median(row["samples_per_second"] for row in rows[len(rows) // 2 :])
     peak = torch.cuda.max_memory_allocated(device) / 1e6 if on_gpu else None
     return _Trained(rate, seconds - rows[-1]["step"] * given["batch_size"] / rate, peak)
+
+
+def _unwatched(wanted: RunSettings, source: Source, device: torch.device) -> float:
+    return _trained(replace(wanted, log_every=_NEVER), replace(source, classes=()), device).rate

@@ -64,7 +64,8 @@ def footnotes(benchmark: Benchmark) -> list[str]:
         "more steps, with its rows and its online probe; scores and checkpoints come between steps and are not in it.",
         "encoder: alone, called as in a step (a teacher's calls without a gradient) on views that are there, and its backward.",
         f"ratio: training to the encoder, {benchmark.limit}.",
-        "rows and probe: what they take of training, which was run a second time without the probe and with one row an epoch.",
+        "rows and probe: what they take of training"
+        + (", which was run a second time without the probe and with one row an epoch." if on_gpu else ", from the parts."),
         "start: seconds of the run that were no steps, compiling above all; kernels that were compiled once come from a cache.",
         "logging: the numbers of a row of metrics.csv, over the steps between two rows.",
     ]
