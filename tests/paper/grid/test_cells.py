@@ -83,7 +83,7 @@ def test_the_presets_are_the_protocols() -> None:
     assert IMAGENET.batch // 8 == 512
     assert IMAGENET.options["byol"]["ema"] == 0.99
     assert [CIFAR10.batch // x for x in CIFAR10.fractions] == [256, 128, 32]
-    assert (CIFAR10.rate_of("byol"), CIFAR10.rate_of("simclr")) == (1.2, 0.3)
+    assert (CIFAR10.backbone, CIFAR10.epochs, CIFAR10.batch, CIFAR10.rate) == ("resnet18", 25, 1024, 1.2)
 
 
 def test_a_preset_without_what_the_claims_need_is_refused() -> None:
