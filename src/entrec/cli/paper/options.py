@@ -9,7 +9,7 @@ NEW: dict[str, Any] = {"show_default": False}  # None, which says nothing to a r
 Only = Annotated[list[str] | None, typer.Option(help="Make only runs named like this (byol*); repeat it.", **NEW)]
 Minutes = Annotated[float | None, typer.Option(min=0, help="Start no new run after this many minutes.", **NEW)]
 Retry = Annotated[bool, typer.Option("--retry", help="Make runs that failed again.")]
-Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time. Several gain nothing on one GPU without MPS.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time; they share one GPU by NVIDIA's MPS, where it has it.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU if there is one.")]
 Keep = Annotated[bool, typer.Option("--keep-checkpoints", help="Keep checkpoints and encoders of finished runs.")]
 Render = Annotated[bool, typer.Option("--render", help="Train nothing: make the results from the runs that are there.")]

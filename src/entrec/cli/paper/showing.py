@@ -51,6 +51,8 @@ def show_made(made: "Made", wanted: Sequence[str], folder: Path) -> None:
     console.print(", ".join(told), highlight=False, markup=False)
     for failed in made.failed:
         console.print(f"failed: {failed} ({outcome(folder / failed).reason})", style="red", highlight=False, markup=False)
+    if made.turns:
+        console.print(f"runs took turns on the GPU, as {made.turns}", highlight=False, markup=False)
     if made.stopped:
         console.print(f"stopped: {made.stopped}. The same command goes on", style="red", highlight=False, markup=False)
 

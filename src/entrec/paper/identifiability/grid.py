@@ -13,6 +13,7 @@ from entrec.identifiability.experiment import Precision, device_for
 from entrec.identifiability.lab import Result, Setting, identify
 from entrec.identifiability.records import read, write
 from entrec.paper.identifiability.published import COLUMNS, ROWS, Column, TableName
+from entrec.paper.runner.mps import side_by_side
 from entrec.paper.runner.processes import Died, shared_out
 
 _MAY_DIFFER = ("steps", "precision")  # between cells of one folder: longer where the curve still rises, faster where it can be
@@ -127,9 +128,10 @@ def _make_in_processes(
 ) -> None:
     """One that dies, as happens where memory is short, is named after all others have ended."""
     work, died = partial(_make_one, out=out, device=device, until=until), []
-    for number, (cell, result) in enumerate(shared_out(left, work, jobs), 1):
-        progress(f"{number} of {len(left)} cells, the last {cell.name}")
-        died += [f"{cell.name} ({result})"] if isinstance(result, Died) else []
+    with side_by_side(min(jobs, len(left)), device.partition(":")[0]):
+        for number, (cell, result) in enumerate(shared_out(left, work, jobs), 1):
+            progress(f"{number} of {len(left)} cells, the last {cell.name}")
+            died += [f"{cell.name} ({result})"] if isinstance(result, Died) else []
     if died:
         raise ChildProcessError(f"{', '.join(died)}; the others are there, and the same command goes on")
 

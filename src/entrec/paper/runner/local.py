@@ -11,6 +11,7 @@ import torch
 from entrec.paper.runner.apart import train_apart
 from entrec.paper.runner.cell import Cell, Pool, opened, require_scored
 from entrec.paper.runner.claim import claimed
+from entrec.paper.runner.mps import side_by_side
 from entrec.paper.runner.notes import forget_failure, note_failure, note_made, outcome, tidy
 from entrec.paper.runner.processes import Died, shared_out
 from entrec.training import checkpoint
@@ -31,6 +32,7 @@ class Made(NamedTuple):
         not_begun: that there was no time for, or no device any more.
         elsewhere: that another process is making.
         stopped: why the others were not begun, where it was not for time.
+        turns: why runs took turns on a GPU, where they were to share it.
     """
 
     done: Sequence[str] = ()
@@ -38,6 +40,7 @@ class Made(NamedTuple):
     not_begun: Sequence[str] = ()
     elsewhere: Sequence[str] = ()
     stopped: str = ""
+    turns: str = ""
 
 
 class Named(Protocol):
@@ -81,7 +84,7 @@ def make(
     Args:
         cells: in the order in which they are begun.
         pool: where, and what all are given.
-        jobs: processes. Several that share a GPU take turns and gain nothing, unless NVIDIA's MPS lets them run side by side.
+        jobs: processes. Several share a GPU by NVIDIA's MPS; where there is none they take turns, and gain little.
         minutes: after which no other run is begun.
         progress: hears how far it is.
 
@@ -94,13 +97,14 @@ def make(
         require_scored(opened(pool.data))
     pool.folder.mkdir(parents=True, exist_ok=True)
     found: dict[Ended, list[str]] = {"done": [], "failed": [], "not begun": [], "elsewhere": [], "device lost": []}
-    begun = _here(cells, pool, until, progress) if jobs == 1 else _in_processes(cells, pool, jobs, until)
-    for number, (name, ended) in enumerate(begun, 1):
-        found[ended].append(name)
-        progress(f"{number} of {len(cells)} runs, the last {name}")
+    with side_by_side(min(jobs, len(cells)), str(pool.given.get("device", "auto"))) as turns:
+        begun = _here(cells, pool, until, progress) if jobs == 1 else _in_processes(cells, pool, jobs, until)
+        for number, (name, ended) in enumerate(begun, 1):
+            found[ended].append(name)
+            progress(f"{number} of {len(cells)} runs, the last {name}")
     lost = found["device lost"]
     stopped = f"the GPU failed in {lost[0]}, and a process cannot use it again" if lost and jobs == 1 else ""
-    return Made(found["done"], [*found["failed"], *lost], found["not begun"], found["elsewhere"], stopped)
+    return Made(found["done"], [*found["failed"], *lost], found["not begun"], found["elsewhere"], stopped, turns)
 
 
 def _here(
