@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from entrec.cli.bench.showing import keep, measured, show
+from entrec.cli.bench.showing import measured, show
 from entrec.cli.edge import failing_clearly, require_free_file
 
 
@@ -26,6 +26,4 @@ def data(
         if out is not None:
             require_free_file(out, overwrite)
         benchmark = measured(data, chosen)
-    show(data_table, benchmark, (data_table.table(benchmark),))
-    if out is not None:
-        keep(data_table, benchmark, out)
+    show(data_table, benchmark, (data_table.table(benchmark),), out)

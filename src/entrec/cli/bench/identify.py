@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from entrec.cli.bench.showing import keep, measured, show
+from entrec.cli.bench.showing import measured, show
 from entrec.cli.edge import failing_clearly, require_free_file
 
 
@@ -28,6 +28,4 @@ def identify(
         if out is not None:
             require_free_file(out, overwrite)
         benchmark = measured(identify, chosen)
-    show(identify_table, benchmark, (identify_table.table(benchmark),))
-    if out is not None:
-        keep(identify_table, benchmark, out)
+    show(identify_table, benchmark, (identify_table.table(benchmark),), out)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from entrec.cli.bench.showing import keep, measured, show
+from entrec.cli.bench.showing import measured, show
 from entrec.cli.edge import failing_clearly, require_device, require_free_file
 
 
@@ -40,6 +40,4 @@ def lens(
         require_free_file(out, overwrite)
     with failing_clearly():
         benchmark = measured(lens, chosen)
-    show(lens_table, benchmark, (lens_table.table(benchmark),))
-    if out is not None:
-        keep(lens_table, benchmark, out)
+    show(lens_table, benchmark, (lens_table.table(benchmark),), out)

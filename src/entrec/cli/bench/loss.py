@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from entrec.cli.bench.showing import keep, measured, show
+from entrec.cli.bench.showing import measured, show
 from entrec.cli.edge import fail, require_device, require_free_file
 
 
@@ -53,6 +53,4 @@ def loss(
         require_free_file(out, overwrite)
 
     benchmark = measured(loss, chosen)
-    show(table, benchmark, (table.table(benchmark),))
-    if out is not None:
-        keep(table, benchmark, out)
+    show(table, benchmark, (table.table(benchmark),), out)

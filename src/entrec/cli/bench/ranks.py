@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from entrec.cli.bench.showing import keep, measured, show
+from entrec.cli.bench.showing import measured, show
 from entrec.cli.edge import failing_clearly, require_free_file
 
 
@@ -37,6 +37,9 @@ def ranks(
         require_free_file(out, overwrite)
     with failing_clearly():
         benchmark = measured(trained, chosen)
-    show(ranks_table, benchmark, (ranks_table.rates(benchmark), ranks_table.messages(benchmark), ranks_table.work(benchmark)))
-    if out is not None:
-        keep(ranks_table, benchmark, out)
+    show(
+        ranks_table,
+        benchmark,
+        (ranks_table.rates(benchmark), ranks_table.messages(benchmark), ranks_table.work(benchmark)),
+        out,
+    )

@@ -19,15 +19,17 @@ def measured(module: Any, chosen: Any) -> Any:
         return module.run(chosen, lambda part: progress.update(task, description=part, refresh=True))
 
 
-def show(tables: Any, benchmark: Any, shown: Sequence[Table]) -> None:
-    """Tables and what they mean, in the terminal; `tables` is the module that makes them."""
+def show(tables: Any, benchmark: Any, shown: Sequence[Table], out: Path | None) -> None:
+    """Tables and what they mean, in the terminal; `tables` is the module that makes them. Kept in a file, if there is one."""
     console.print(f"{escape(tables.title(benchmark))}\n", highlight=False)
     for table in shown:
         console.print(table, "", highlight=False)
     console.print("\n".join(escape(note) for note in tables.footnotes(benchmark)), highlight=False)
+    if out is not None:
+        _keep(tables, benchmark, out)
 
 
-def keep(tables: Any, benchmark: Any, out: Path) -> None:
+def _keep(tables: Any, benchmark: Any, out: Path) -> None:
     """Everything as JSON, and the tables beside it as Markdown."""
     from entrec.bench.results import write
 

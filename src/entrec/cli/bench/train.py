@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from entrec.cli.bench.showing import keep, measured, show
+from entrec.cli.bench.showing import measured, show
 from entrec.cli.edge import failing_clearly, require_device, require_free_file
 
 
@@ -53,6 +53,4 @@ def train(
         require_free_file(out, overwrite)
     with failing_clearly():
         benchmark = measured(train, chosen)
-    show(train_table, benchmark, (train_table.rates(benchmark), train_table.parts(benchmark)))
-    if out is not None:
-        keep(train_table, benchmark, out)
+    show(train_table, benchmark, (train_table.rates(benchmark), train_table.parts(benchmark)), out)
