@@ -33,3 +33,11 @@ def test_what_exists_is_named(tmp_path: Path) -> None:
 def _write_half(path: Path) -> None:
     path.write_text("ne")
     raise OSError("disk full")
+
+
+def test_a_file_can_be_read_by_whom_the_user_lets_read_new_ones(tmp_path: Path) -> None:
+    (tmp_path / "usual").touch()
+    with appearing(tmp_path / "new") as unfinished:
+        assert not unfinished.exists()
+        unfinished.touch(mode=0o600)  # as safetensors makes them
+    assert (tmp_path / "new").stat().st_mode == (tmp_path / "usual").stat().st_mode

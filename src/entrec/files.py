@@ -12,7 +12,11 @@ def appearing(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
+        unfinished.touch()
+        mode = unfinished.stat().st_mode  # a new file's, which some libraries make narrower
+        unfinished.unlink()
         yield unfinished
+        unfinished.chmod(mode)
         with unfinished.open("rb") as file:
             os.fsync(file.fileno())  # or a crash of the machine could leave the new name with old content, or none
         os.replace(unfinished, path)

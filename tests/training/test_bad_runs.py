@@ -121,6 +121,12 @@ def test_a_queue_larger_than_the_data_set_is_warned_of(tmp_path: Path) -> None:
     assert len(run.metrics) == 8
 
 
+def test_a_queue_that_er_does_not_have_is_not_warned_of(tmp_path: Path) -> None:
+    console = Console(record=True, width=500)
+    quick("moco", tmp_path / "run", er=True, queue=IMAGES + 1, console=console)
+    assert "the queue holds" not in console.export_text()
+
+
 def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.txt").write_text("mine")

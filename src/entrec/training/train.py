@@ -235,7 +235,9 @@ def _check_splits(settings: Settings, ranks: int) -> None:
 def _notices(parts: Parts, fabric: Fabric) -> list[str]:
     """What the user should know before it starts; those that begin with `warning` also without a console."""
     source, settings = parts.source, parts.settings
-    n, queue = len(source.train), settings.options.get("queue", 0)  # type: ignore[arg-type]
+    n = len(source.train)  # type: ignore[arg-type]
+    has_one = getattr(parts.method, "queue", None) is not None  # MoCo with ER has none
+    queue = settings.options.get("queue", 0) if has_one else 0
     found = [
         f"{source.name}: {source.described}; {settings.method}{' + ER' if settings.er else ''}, {settings.backbone}, "
         f"views of {settings.image_size} pixels, batch {settings.batch_size}"
@@ -248,8 +250,8 @@ def _notices(parts: Parts, fabric: Fabric) -> list[str]:
         found.append(f"warning: {settings.method} takes the first {takes} of a sample's {source.views} views; cmc takes all")
     if queue > n:
         found.append(
-            f"warning: the queue holds {queue} keys but the data set {n} images, so an image can meet itself there "
-            f"as a negative; --set queue={n // 2} would not"
+            f"warning: the queue holds {queue} keys but the data set {n} images, so an image meets itself there "
+            f"as a negative; with fewer, as by --set queue={n // 2}, seldom"
         )
     if fabric.world_size > 1 and fabric.device.type == "cpu":
         found.append("BatchNorm's statistics are each process's own: PyTorch synchronises them on GPUs only")
