@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 
 def experiment(rate: float = 1e-3, loss: Any = LOSS) -> Experiment:
     mixing, encoder = networks(0, 3, Sphere(3), 5, 10)
-    return Experiment(Draws(LATENTS.pairs, 32, Generator().manual_seed(1)), mixing, encoder, loss, rate)
+    return Experiment(Draws(LATENTS.pairs, 32, Generator().manual_seed(1)), mixing, encoder, loss, lambda step: rate)
 
 
 def test_steps_are_those_of_a_plain_loop() -> None:

@@ -25,6 +25,7 @@ def identify(
     batch: Annotated[int, typer.Option(help="Pairs in a step.")] = 6144,
     steps: Annotated[int, typer.Option(help="Of training; the paper has 300,000.")] = 10_000,
     rate: Annotated[float, typer.Option(help="Adam's learning rate.")] = 1e-4,
+    schedule: Annotated[str, typer.Option(help="Of the rate: constant, or cosine: a short rise, then down to 0.")] = "constant",
     width: Annotated[int, typer.Option(help="Of the encoder's wide layers, in dims.")] = 50,
     seed: Annotated[int, typer.Option(help="Of the mixing, the encoder and all draws.")] = 0,
     precision: Annotated[str, typer.Option(help="Of products: 32, or on a GPU tf32 or bf16.")] = "32",
@@ -50,7 +51,7 @@ def identify(
 
         words: dict[str, Any] = {"space": space, "marginal": marginal, "conditional": conditional, "model": model}
         words |= {"output": output or ("sphere" if model.strip().lower().startswith("vmf") else "unbounded")}
-        words |= {"objective": objective, "precision": precision}
+        words |= {"objective": objective, "precision": precision, "schedule": schedule}
         chosen = Setting(**words, bandwidth=bandwidth, dim=dim, batch=batch, steps=steps, rate=rate, width=width, seed=seed)
 
         def told(at: Point) -> None:

@@ -11,7 +11,17 @@ from torch import Generator, Tensor
 from entrec import checks
 from entrec.estimators import Gaussian
 from entrec.identifiability import words
-from entrec.identifiability.experiment import PAIRWISE, Draws, Experiment, Precision, device_for, device_name
+from entrec.identifiability.experiment import (
+    COMPILED,
+    PAIRWISE,
+    Draws,
+    Experiment,
+    Precision,
+    Schedule,
+    device_for,
+    device_name,
+    rates_of,
+)  # fmt: skip
 from entrec.identifiability.networks import networks
 from entrec.identifiability.objectives import er_loss
 from entrec.identifiability.scores import nonlinear_r2, r2
@@ -39,6 +49,7 @@ class ContentStyle:
         batch: pairs in a step.
         steps: of Adam.
         rate: its learning rate.
+        schedule: the rate stays (`constant`), or it rises over the first fiftieth of the steps and falls to 0 (`cosine`).
         seed: of the mixing, the encoder and all draws.
         width: of the encoder's wide layers, in dims.
         draws: matrices that each of the mixing's is the best-conditioned of.
@@ -62,10 +73,12 @@ class ContentStyle:
     width: int = 50
     draws: int = 25_000
     precision: Precision = "32"
+    schedule: Schedule = "constant"
 
     def __post_init__(self) -> None:
         """Refuse, before anything is computed, what cannot be."""
         words.choice("precision", self.precision, Precision)
+        words.choice("schedule", self.schedule, Schedule)
         for name, least in (("content", 1), ("style", 1), ("steps", 1), ("seed", 0), ("batch", 4), ("width", 5), ("draws", 1)):
             checks.whole(name, getattr(self, name), least)
         if self.outputs is not None:
@@ -120,7 +133,8 @@ def isolate(setting: ContentStyle, device: str = "auto", progress: Callable[[int
     draws = Draws(setting.pairs, setting.batch, generator_of(where, setting.seed, 2))
     density, pairwise = Gaussian(math.sqrt(0.5)), PAIRWISE[setting.precision]  # exp(-|z2 - z1|^2)
     loss = partial(er_loss, density=density, bandwidth=setting.bandwidth, precision=pairwise)
-    experiment = Experiment(draws, mixing, encoder, loss, setting.rate, setting.precision)
+    rates = rates_of(setting.schedule, setting.rate, setting.steps)
+    experiment = Experiment(draws, mixing, encoder, loss, rates, setting.precision, setting.steps >= COMPILED)
     curve: list[tuple[int, float]] = []
     for moment in experiment.run(setting.steps, max(1, setting.steps // _POINTS)):
         curve.append((moment.step, moment.loss))

@@ -15,12 +15,17 @@ from entrec.compiling import allow_compiling
 from entrec.identifiability import words
 from entrec.identifiability.networks import Encoder, Mixing
 from entrec.training.captured import Captured
+from entrec.training.schedule import warmup_cosine
 
 Precision = Literal["32", "tf32", "bf16"]
 PAIRWISE: dict[Precision, pairwise.Precision] = {"32": "ieee", "tf32": "fast", "bf16": "fast"}
+Schedule = Literal["constant", "cosine"]
 Loss = Callable[[Tensor, Tensor], Tensor]
+Rates = Callable[[int], float]
+COMPILED = 20_000  # steps from which on it pays to compile them
 _AHEAD = 32  # steps whose data are drawn at once: what is small for one of them would take a quarter of its time in launches
 _LANES = 64  # of matrix units in less than float32
+_WARMUP = 50  # of a cosine's steps, one in so many
 
 
 class Draws(NamedTuple):
@@ -46,7 +51,7 @@ class Experiment:
         mixing: from latents to data.
         encoder: from data to projections.
         loss: of the projections of both views.
-        rate: Adam's learning rate.
+        rates: Adam's learning rate at a step, from 0 on; it is asked once for the steps whose data are drawn together.
         precision: of the encoder's products: `32`, or on a GPU `tf32` or `bf16`.
         compiled: on a GPU, by kernels that are compiled for it, which takes half a minute.
     """
@@ -57,7 +62,7 @@ class Experiment:
         mixing: Mixing,
         encoder: Encoder,
         loss: Loss,
-        rate: float,
+        rates: Rates,
         precision: Precision = "32",
         compiled: bool = False,
     ) -> None:
@@ -71,11 +76,14 @@ class Experiment:
         if compiled:
             allow_compiling()
         # The fused update has a block for 65,536 numbers, so a dozen: it would take an eighth of the step.
-        self.optimizer = Adam(encoder.parameters(), rate, fused=not compiled, capturable=on_gpu)
+        # The rate is a tensor, as a graph reads what is there when it is launched.
+        self.rates, self.rate = rates, torch.tensor(rates(0), device=self.device)
+        self.optimizer = Adam(encoder.parameters(), self.rate, fused=not compiled, capturable=on_gpu)
         self.captured = Captured(self._step) if on_gpu else None
         self._objective = torch.compile(self._loss_of, dynamic=False) if compiled else self._loss_of
         self._update = torch.compile(self.optimizer.step) if compiled else self.optimizer.step
         self._drawn: Iterator[Tensor] = iter(())
+        self._asked = 0  # steps whose data have been drawn
         self.seconds = 0.0  # of steps
         self._last = torch.zeros((), device=self.device)
 
@@ -120,6 +128,8 @@ class Experiment:
         for data in self._drawn:
             return data
         k = self.draws.batch
+        self.rate.fill_(self.rates(self._asked))
+        self._asked += _AHEAD
         views = [z.unflatten(0, (_AHEAD, k)) for z in self.draws.pairs(_AHEAD * k, self.draws.generator)]
         self._drawn = iter(self.mixed(torch.cat(views, dim=1)).unbind())
         return next(self._drawn)
@@ -138,6 +148,13 @@ class Experiment:
         loss.backward()
         self._update()
         self._last.copy_(loss.detach())
+
+
+def rates_of(schedule: Schedule, rate: float, steps: int) -> Rates:
+    """A rate that stays, or one that rises over the first fiftieth of the steps and falls to 0 by half a cosine."""
+    if schedule == "constant":
+        return lambda step: rate
+    return lambda step: rate * warmup_cosine(step, steps // _WARMUP, steps)
 
 
 def device_for(name: str, precision: Precision = "32") -> torch.device:

@@ -12,7 +12,18 @@ from torch import Generator
 
 from entrec import checks
 from entrec.identifiability import laws, words
-from entrec.identifiability.experiment import PAIRWISE, Draws, Experiment, Loss, Precision, device_for, device_name
+from entrec.identifiability.experiment import (
+    COMPILED,
+    PAIRWISE,
+    Draws,
+    Experiment,
+    Loss,
+    Precision,
+    Schedule,
+    device_for,
+    device_name,
+    rates_of,
+)  # fmt: skip
 from entrec.identifiability.latents import Latents
 from entrec.identifiability.laws import Law
 from entrec.identifiability.networks import networks
@@ -25,7 +36,6 @@ from entrec.training.draws import generator_of
 Objective = Literal["infonce", "er"]
 _POINTS = 20  # of the curve
 _BATCHES = 10  # fresh ones, over which scores are averaged
-_COMPILED = 20_000  # steps from which on it pays to compile them
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,7 @@ class Setting:
         batch: pairs in a step.
         steps: of Adam.
         rate: its learning rate.
+        schedule: the rate stays (`constant`), or it rises over the first fiftieth of the steps and falls to 0 (`cosine`).
         seed: of the mixing, the encoder and all draws.
         width: of the encoder's wide layers, in dims.
         draws: matrices that each of the mixing's is the best-conditioned of.
@@ -65,10 +76,13 @@ class Setting:
     width: int = 50
     draws: int = 25_000
     precision: Precision = "32"
+    schedule: Schedule = "constant"
 
     def __post_init__(self) -> None:
         """Refuse, before anything is computed, what cannot be."""
-        for name, kind in (("space", SpaceName), ("output", SpaceName), ("objective", Objective), ("precision", Precision)):
+        for name, kind in (("space", SpaceName), ("output", SpaceName), ("objective", Objective)):
+            words.choice(name, getattr(self, name), kind)
+        for name, kind in (("precision", Precision), ("schedule", Schedule)):
             words.choice(name, getattr(self, name), kind)
         for name, least in (("dim", 2), ("steps", 1), ("seed", 0), ("width", 5), ("draws", 1), ("batch", 4)):
             checks.whole(name, getattr(self, name), least)
@@ -148,8 +162,9 @@ def experiment_of(setting: Setting, device: torch.device, compiled: bool | None 
     else:
         loss = partial(er_loss, density=density, bandwidth=setting.bandwidth, precision=pairwise)
     draws = Draws(setting.latents.pairs, setting.batch, generator_of(device, setting.seed, 2))
-    compiled = setting.steps >= _COMPILED if compiled is None else compiled
-    return Experiment(draws, mixing, encoder, loss, setting.rate, setting.precision, compiled)
+    compiled = setting.steps >= COMPILED if compiled is None else compiled
+    rates = rates_of(setting.schedule, setting.rate, setting.steps)
+    return Experiment(draws, mixing, encoder, loss, rates, setting.precision, compiled)
 
 
 def _scores(experiment: Experiment, latents: Latents, generator: Generator, batches: int) -> tuple[float, float]:

@@ -27,6 +27,13 @@ def identifiability(
     quick: Annotated[
         bool, typer.Option("--quick", help="Three latents, a small network: a cell in a minute on a CPU core.")
     ] = False,
+    rate: Annotated[
+        float | None, typer.Option(min=0, help="Adam's learning rate. By default the paper's 0.0001.", show_default=False)
+    ] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(help="constant, as the paper's; or cosine: a short rise, then down to 0.", show_default=False),
+    ] = None,
     precision: Annotated[
         str | None, typer.Option(help="Precision of products: 32, or on a GPU tf32 or bf16. By default 32.", show_default=False)
     ] = None,
@@ -56,7 +63,8 @@ def identifiability(
         for name in table or ():
             choice("table", name, experiment.TableName)
         tables: Any = table or get_args(experiment.TableName)
-        given: dict[str, Any] = {key: x for key, x in {"steps": steps, "precision": precision}.items() if x is not None}
+        asked = {"steps": steps, "rate": rate, "schedule": schedule, "precision": precision}
+        given: dict[str, Any] = {key: x for key, x in asked.items() if x is not None}
         scale = replace(experiment.QUICK if quick else experiment.Scale(), **given)
         wanted = named(experiment.cells(tables, row or (), seeds, scale), only or ())
         if render:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from entrec.identifiability.content_style import ContentStyle, Isolation, isolate
-from entrec.identifiability.experiment import Precision, device_for
+from entrec.identifiability.experiment import Precision, Schedule, device_for
 from entrec.identifiability.lab import Result, Setting, identify
 from entrec.identifiability.records import read, write
 from entrec.paper.identifiability.published import COLUMNS, ROWS, Column, TableName
@@ -45,6 +45,7 @@ class Scale:
         dim: latents (of content-style: of both parts together).
         draws: matrices to choose the mixing's from.
         rate: learning rate.
+        schedule: of the rate: constant or cosine.
         precision: of products; None: 32.
     """
 
@@ -54,6 +55,7 @@ class Scale:
     dim: int | None = None
     draws: int | None = None
     rate: float | None = None
+    schedule: Schedule | None = None
     precision: Precision | None = None
 
     def given(self) -> dict[str, Any]:

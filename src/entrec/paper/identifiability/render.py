@@ -45,11 +45,15 @@ def _protocol(found: _Found, scale: Scale) -> list[str]:
     """How, where, and what went wrong."""
     ours = cells(["affine"], [1], 1, scale)[0].setting
     told = (
-        f"{ours.dim} latents, batch {ours.batch}, encoder {ours.width} times as wide, Adam at {ours.rate:g}, mixing the best "
+        f"{ours.dim} latents, batch {ours.batch}, encoder {ours.width} times as wide, Adam at {ours.rate:g}"
+        f"{'' if ours.schedule == 'constant' else ', falling to 0 by half a cosine'}, mixing the best "
     )
     told += f"conditioned of {ours.draws} matrices."
-    reduced = any(key not in ("steps", "precision") for key in scale.given())
-    lines = [told + (" **Reduced size**: the paper's numbers are of another protocol." if reduced else ""), ""]
+    other = {key for key in scale.given() if key not in ("steps", "precision")}
+    reduced = other - {"rate", "schedule"}
+    told += " **Reduced size**: the paper's numbers are of another protocol." if reduced else ""
+    told += " The paper's protocol has Adam at 0.0001 for 300,000 steps." if other and not reduced else ""
+    lines = [told, ""]
     if found:
         results = list(found.values())
         where = ", ".join(sorted({f"{x.device}, precision {x.setting.precision}" for x in results}))
