@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # as they take seconds to import, which `entrec --help` shoul
 
 # Here, as the help must not wait for PyTorch, which the experiments import.
 SENTENCES = {
+    "all": "All of these, with every run made once: those that carry a claim first.",
     "resilience": "The main table: what a small batch and a fast teacher cost SimCLR, BYOL and DINO, with and without ER.",
     "extended": "The extended table: also CMC, no EMA, and a continuous entropy for DINO.",
     "estimators": "Discrete against continuous entropies for DINO, Joe's against the plug-in for SimCLR.",
@@ -32,6 +33,7 @@ class PresetName(StrEnum):
     """On which data, with which encoder, for how long."""
 
     quick = "quick"
+    cifar10_tiny = "cifar10-tiny"
     cifar10 = "cifar10"
     imagenet = "imagenet"
 
@@ -43,7 +45,10 @@ class Launcher(StrEnum):
     slurm = "slurm"
 
 
-_PRESET = "quick: shapes, two minutes on a CPU; cifar10: ResNet-18, 25 epochs; imagenet: the paper's protocol."
+_PRESET = (
+    "quick: shapes, two minutes on a CPU; cifar10: ResNet-18, 25 epochs; cifar10-tiny: the same with a small encoder; "
+    "imagenet: the paper's protocol."
+)
 
 
 def command_of(name: str) -> Callable[..., None]:
@@ -86,9 +91,10 @@ def command_of(name: str) -> Callable[..., None]:
                     _submit(folder, chosen, cells, how)
                     return
                 made = _make(folder, chosen, cells, how)
-            found = grid.render(folder, name)
-        show_claims(found.claims)
-        console.print(f"\nThe tables are in {folder / name / 'table.md'}", highlight=False, markup=False)
+            found = {each: grid.render(folder, each) for each in grid.names_of(name)}
+        for each, results in found.items():
+            show_claims(results.claims)
+            console.print(f"\nThe tables are in {folder / each / 'table.md'}", highlight=False, markup=False)
         exit_by(made)
 
     return command

@@ -18,6 +18,7 @@ WIDEST = 16  # dimensions, all of which a gradient keeps in registers: at 25 the
 LOG2E = tl.constexpr(1.4426950408889634)
 _ROWS = 128  # of a tile, one for each thread of four warps; a program has two tiles, one below the other
 _COLUMNS = 4  # of a tile; on an H200 as fast as 8 and 16, which take more registers, for some exponents too many
+_ALIGNED = 16  # columns: where shares begin at multiples of it, and there is a multiple of it, four are read at once
 _PROGRAMS = 1536  # that keep a large card busy
 
 
@@ -47,7 +48,7 @@ def _with(s, outside, top, total):
     return higher, total * tl.exp2((top - shift) * LOG2E) + tl.sum(tl.exp2((s - shift[None, :]) * LOG2E), 0)
 
 
-@triton.jit(do_not_specialize=["k", "m", "share", "offset"])
+@triton.jit(do_not_specialize=["k", "offset"])
 def _log_sums(
     x, y, out, k, m, share, p, scale, offset,
     D: tl.constexpr, EXCLUDE: tl.constexpr, KIND: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
@@ -110,7 +111,7 @@ def _weights(
     return tl.where((rows[None, :] < k) & (columns[:, None] < m), w, 0.0)
 
 
-@triton.jit(do_not_specialize=["k", "m", "share", "offset"])
+@triton.jit(do_not_specialize=["k", "offset"])
 def _gradient(
     x, y, row_sums, row_gradient, column_sums, column_gradient, out, k, m, share, p, scale, offset,
     D: tl.constexpr, HELD: tl.constexpr, BY_ROW: tl.constexpr, BY_COLUMN: tl.constexpr, EXCLUDE: tl.constexpr,
@@ -188,5 +189,5 @@ def _shares(k: int, m: int, problems: int) -> tuple[int, int, int]:
     """Blocks of rows, shares of the columns, and columns in a share."""
     blocks = triton.cdiv(k, 2 * _ROWS)
     wanted = triton.cdiv(_PROGRAMS, blocks * problems)
-    share = triton.cdiv(triton.cdiv(m, _COLUMNS), wanted) * _COLUMNS
+    share = triton.cdiv(triton.cdiv(m, _ALIGNED), wanted) * _ALIGNED
     return blocks, triton.cdiv(m, share), share

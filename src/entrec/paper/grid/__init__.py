@@ -9,8 +9,8 @@ preset's base.
 """
 
 from entrec.paper.grid.experiment import Experiment, Found
-from entrec.paper.grid.names import EXPERIMENTS
+from entrec.paper.grid.names import EXPERIMENTS, names_of
 from entrec.paper.grid.presets import PRESETS, Preset
 from entrec.paper.grid.study import begin, preset_of, render
 
-__all__ = ["EXPERIMENTS", "PRESETS", "Experiment", "Found", "Preset", "begin", "preset_of", "render"]
+__all__ = ["EXPERIMENTS", "PRESETS", "Experiment", "Found", "Preset", "begin", "names_of", "preset_of", "render"]

@@ -9,7 +9,7 @@ from entrec.files import appearing
 from entrec.paper.grid.claims import ENOUGH
 from entrec.paper.grid.experiment import Found
 from entrec.paper.grid.fingerprint import differences, fingerprint
-from entrec.paper.grid.names import EXPERIMENTS
+from entrec.paper.grid.names import EXPERIMENTS, wanted
 from entrec.paper.grid.presets import PRESETS, Preset
 from entrec.paper.grid.trials import Pooled, Trials, made, named_values
 from entrec.paper.runner import Cell, Data, Pool, named, opened
@@ -23,7 +23,7 @@ def begin(out: Path, name: str, preset: Preset, seeds: int | None = None, only: 
 
     Args:
         out: the folder, whose `runs` all names share.
-        name: of the experiment.
+        name: of the experiment, or `all`.
         preset: what all runs share.
         seeds: of each cell; None for the preset's.
         only: patterns of names of runs; none for all.
@@ -32,7 +32,7 @@ def begin(out: Path, name: str, preset: Preset, seeds: int | None = None, only: 
         ValueError, OSError: the folder holds runs of another preset or of other data, no run is named so, or the data cannot be
             opened.
     """
-    found = named(EXPERIMENTS[name].wanted(preset).cells(preset, seeds or preset.seeds), only)
+    found = named(wanted(name, preset).cells(preset, seeds or preset.seeds), only)
     if out.exists() and not out.is_dir():
         raise ValueError(f"runs need a folder, but {out} is a file")
     facts = _plain(preset.facts())

@@ -16,7 +16,8 @@ from entrec.paper.identifiability.published import COLUMNS, ROWS, Column, TableN
 from entrec.paper.runner.mps import side_by_side
 from entrec.paper.runner.processes import Died, shared_out
 
-_MAY_DIFFER = ("steps", "precision")  # between cells of one folder: longer where the curve still rises, faster where it can be
+# Between cells of one folder: longer where the curve still rises, with another rate where that is the faster way, and faster.
+_MAY_DIFFER = ("steps", "rate", "schedule", "precision")
 
 
 class Cell(NamedTuple):
