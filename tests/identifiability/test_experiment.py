@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 from entrec import VonMisesFisher
 from entrec.identifiability import Experiment, Latents, Sphere, infonce_loss
-from entrec.identifiability.experiment import _AHEAD, Draws, _computing, device_for, device_name
+from entrec.identifiability.experiment import _AHEAD, Draws, _computing, device_for, device_name, rates_of
 from entrec.identifiability.networks import networks
 
 LATENTS = Latents(Sphere(3), None, VonMisesFisher(10.0))
@@ -37,6 +37,33 @@ def test_steps_are_those_of_a_plain_loop() -> None:
         torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-3)
     z = LATENTS.sample(8, Generator())
     torch.testing.assert_close(ours.project(z), encoder(mixing(z)).detach(), atol=1e-3, rtol=1e-3)
+
+
+def test_the_rate_is_that_of_the_first_step_whose_data_were_drawn_with_it() -> None:
+    ours, asked = experiment(), []
+
+    def rates(step: int) -> float:
+        asked.append(step)
+        return 1e-3 if step < _AHEAD else 0.0
+
+    ours.rates = rates
+    list(ours.run(_AHEAD, _AHEAD))
+    before = [p.detach().clone() for p in ours.encoder.parameters()]
+    list(ours.run(3, 3))
+    assert asked == [0, _AHEAD]
+    for a, b in zip(ours.encoder.parameters(), before, strict=True):
+        assert torch.equal(a, b)  # Adam has momentum, and no rate any more
+    assert not torch.equal(before[0], next(experiment().encoder.parameters()))
+
+
+def test_rates() -> None:
+    assert {rates_of("constant", 2e-4, 1000)(step) for step in (0, 500, 999)} == {2e-4}
+    cosine = [rates_of("cosine", 2e-4, 1000)(step) for step in range(1000)]
+    assert max(cosine) == cosine[19] == 2e-4  # the last step of the first fiftieth
+    assert cosine[9] == pytest.approx(1e-4)
+    assert cosine[-1] == 0
+    assert cosine[19:] == sorted(cosine[19:], reverse=True)
+    assert sum(cosine[19:]) / len(cosine[19:]) == pytest.approx(1e-4, rel=1e-2)
 
 
 def test_moments_come_every_few_steps_and_at_the_end() -> None:

@@ -441,7 +441,7 @@ def test_it_is_a_callback_of_whichever_packages_are_in_use(monkeypatch: pytest.M
     monkeypatch.delitem(sys.modules, "pytorch_lightning")
     alone = LensCallback(two)
     assert type(alone) is LensCallback
-    assert pickle.loads(pickle.dumps(alone)).every == 50
+    assert pickle.loads(pickle.dumps(alone)).every == 100
     assert alone.state_key == lens.state_key == "LensCallback"  # a checkpoint of either package serves the other
 
 

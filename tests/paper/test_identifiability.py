@@ -164,32 +164,41 @@ def test_a_folder_of_another_configuration_is_refused_before_anything_is_run(
 
 def test_other_rows_may_be_longer_but_of_no_other_size(tmp_path: Path, ran: list[Any]) -> None:
     make(tmp_path, cells(["affine"], [2], 1, TINY), TINY, "cpu")
-    longer = Scale(**{**TINY.given(), "steps": 50})
+    longer = Scale(**{**TINY.given(), "steps": 50, "rate": 3e-4, "schedule": "cosine"})
     make(tmp_path, cells(["affine"], [1], 1, longer), longer, "cpu")
-    text = render(tmp_path, ["affine"], TINY, "command").read_text()
-    assert "| 50 |" in text
-    assert "| 20 |" in text
+    text = render(tmp_path, ["affine"], TINY, ["command"]).read_text()
+    assert "| 50 | 0.0003, cosine |" in text
+    assert "| 20 | 0.001 |" in text
+    assert "    command --steps 20 --rate 0.001 --schedule constant --precision 32 --only 'affine-02-infonce-*'" in text
+    assert "    command --steps 50 --rate 0.0003 --schedule cosine --precision 32 --only 'affine-01-infonce-*'" in text
     wider = Scale(**{**TINY.given(), "width": 10})
     with pytest.raises(ValueError, match="width 5 there, 10 now"):
         make(tmp_path, cells(["affine"], [3], 1, wider), wider, "cpu")
     with pytest.raises(ValueError, match="width 5 there, 10 now"):
-        render(tmp_path, ["affine"], wider, "command")
+        render(tmp_path, ["affine"], wider, ["command"])
 
 
 def test_the_table_stands_beside_the_papers(tmp_path: Path, ran: list[Any]) -> None:
     make(tmp_path, cells(["affine", "content-style"], [2], 2, TINY), TINY, "cpu")
-    text = render(tmp_path, ["affine"], TINY, "entrec paper identifiability --row 2").read_text()
+    text = render(tmp_path, ["affine"], TINY, ["entrec paper identifiability"], ["--row 2"]).read_text()
     lines = {line.split(" | ")[0]: line for line in text.partition("## Content")[0].splitlines() if line.startswith("| ")}
-    assert "| 99.50 ± 0.00 (99.86; -0.36) | diverged in 2 of 2 (99.87) | 99.50 ± 0.00 (99.80; -0.30) | 20 |" in lines["| 2"]
-    assert "| not run (99.60) | not run (99.53) | not run (71.47†) | - |" in lines["| 5"]
+    assert (
+        "| 99.50 ± 0.00 (99.86; -0.36) | diverged in 2 of 2 (99.87) | 99.50 ± 0.00 (99.80; -0.30) | 20 | 0.001 |"
+        in lines["| 2"]
+    )
+    assert "| not run (99.60) | not run (99.53) | not run (71.47†) | - | - |" in lines["| 5"]
     assert r"not run (89.85\*)" in lines["| 11"]
     assert "Diverged: affine-02-er-h10-seed0 (by step 10), affine-02-er-h10-seed1 (by step 10)." in text
-    assert "    entrec paper identifiability --row 2" in text
-    assert "2 latents, batch 16, encoder 5 times as wide, Adam at 0.001" in text
+    assert (
+        "    entrec paper identifiability --steps 20 --rate 0.001 --schedule constant --precision 32 --row 2\n" in text
+    )  # content-style was trained in the same way
+    assert "2 latents, batch 16, encoder 5 times as wide" in text
     assert "**Reduced size**" in text
     assert "CPU, precision 32; seeds [0, 1]" in text
-    assert "| 1 | 1 | 1 | 1 | not run | not run | not run | not run | - |" in text  # content-style was run too, but not row 1
-    assert "| 2 | 1 | 1 | 2 | 90.0 ± 0.0 | 95.0 ± 0.0 | 1.0 ± 0.0 | 2.0 ± 0.0 | 20 |" in text
+    assert (
+        "| 1 | 1 | 1 | 1 | not run | not run | not run | not run | - | - |" in text
+    )  # content-style was run too, but not row 1
+    assert "| 2 | 1 | 1 | 2 | 90.0 ± 0.0 | 95.0 ± 0.0 | 1.0 ± 0.0 | 2.0 ± 0.0 | 20 | 0.001 |" in text
     assert "## Permutation" not in text
     for suffix in ("png", "svg"):
         assert (tmp_path / f"affine-curves.{suffix}").stat().st_size > 1000
@@ -203,7 +212,7 @@ def test_seeds_that_diverged_are_counted_and_not_averaged() -> None:
 
 
 def test_the_papers_own_protocol_is_not_called_reduced(tmp_path: Path) -> None:
-    text = render(tmp_path, ["affine", "permutation"], Scale(steps=50_000, precision="bf16"), "command").read_text()
+    text = render(tmp_path, ["affine", "permutation"], Scale(steps=50_000, precision="bf16"), ["command"]).read_text()
     assert "Reduced" not in text
     assert text.count("not run") == 66
 

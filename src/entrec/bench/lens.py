@@ -93,7 +93,7 @@ def settings(
     image_size: int = 32,
     device: str = "auto",
     steps: int | None = None,
-    every: int = 50,
+    every: int = 100,
     held_out: int = 512,
     **given: Any,
 ) -> Settings:

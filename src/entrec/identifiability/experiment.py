@@ -98,10 +98,11 @@ class Experiment:
 
     @torch.no_grad()
     def project(self, z: Tensor) -> Tensor:
-        """Projections of latents, through the mixing and the encoder."""
+        """Projections of latents, through the mixing and the encoder: in float32, whatever precision it is trained with."""
         data = self.mixed(z)
-        with _computing(self.device, self.precision):
-            return self._encoded(data)
+        with _computing(self.device, "32"):
+            found: Tensor = self.encoder(data)
+        return found
 
     @torch.no_grad()
     def mixed(self, z: Tensor) -> Tensor:

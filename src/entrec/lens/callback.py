@@ -78,7 +78,7 @@ class LensCallback(_Base):  # type: ignore[misc]
     def __init__(
         self,
         projections: Projections | None = None,
-        every: int = 50,
+        every: int = 100,
         kappa: float = 10.0,
         held_out: Any = None,
         codes: bool = False,

@@ -8,21 +8,18 @@ import torch
 from torch import Tensor
 
 from entrec import checks
-from entrec.estimators import (
-    VonMisesFisher,
-    alignment,
-    effective_rank,
-    er_bound,
-    infonce_bound,
-    kde_entropy,
-    log_sphere_area,
-    uniformity,
-)
+from entrec.estimators import VonMisesFisher, effective_rank, log_sphere_area
+from entrec.estimators.density import log_kernel, log_kernel_sum
 from entrec.estimators.discrete import entropy_of_distribution, expected_log_prob
+from entrec.estimators.entropy import unnormalised_entropy
+from entrec.estimators.geometry import distances_on_sphere, log_mean_potential
+from entrec.pairwise import How
 from entrec.pairwise.similarity import to_sphere
 
 _SHARPEST = 10_000.0
 _OTHERS = 8  # rows that each is compared with
+_HOW = How("ieee")
+_UNIFORMITY = 2.0  # t, as Wang and Isola (2020) have it
 
 
 @dataclass(frozen=True)
@@ -136,22 +133,35 @@ def look(z1: Tensor, z2: Tensor | None = None, *, kappa: float = 10.0) -> Readin
             raise ValueError(f"{name} must have at least 2 dimensions, as only directions count, got shape {tuple(z.shape)}")
     if not 0 < kappa <= _SHARPEST:
         raise ValueError(f"kappa must be positive and at most {_SHARPEST:.0f}, beyond which nothing is near, got {kappa}")
+    if z2 is not None:
+        checks.alike("z1", z1, "z2", z2)
+    values = checks.ValueChecks()
+    for name, z in zip(("z1", "z2"), views, strict=False):
+        values.directions(name, z)
+    values.raise_or_flag()
+    # All views at once, and one number after the other is asked for only at the end: on a GPU each question waits for it.
+    z = torch.stack(checks.same_dtype(*views))
     density = VonMisesFisher(kappa)
     dim, log_c = z1.shape[1], float(density.log_normalizer(z1.shape[1]))
-    entropies = [float(kde_entropy(z, density, "joe", True, precision="ieee")) for z in views]
-    pairs = None if z2 is None else _pairs(z1, z2, density, -log_c - kappa)
+    entropies = unnormalised_entropy(z, density, "joe", True, _HOW)
+    rank = effective_rank(z[0] / z[0].abs().amax(), validate=False)  # or the sum of large singular values would overflow
+    spread = _spread(z[0])
+    paired = [] if z2 is None else _pairs(z[0], z[1], density)
+    uniform = log_mean_potential(z, _UNIFORMITY, _HOW).mean()
+    found = torch.stack([x.double() for x in (entropies.mean(), entropies[-1], uniform, rank, *spread, *paired)]).tolist()
+    (entropy, second, uniform_, rank_, least, median, most), of_pairs = found[:7], found[7:]
     return Readings(
         rows=len(z1),
         dim=dim,
         kappa=kappa,
-        entropy=sum(entropies) / len(entropies),
+        entropy=entropy - log_c,
         floor=-log_c - kappa,
         ceiling=log_sphere_area(dim),
-        uniformity=sum(float(uniformity(z, precision="ieee")) for z in views) / len(views),
-        rank=float(effective_rank(z1 / z1.abs().amax())),  # or the sum of large singular values would overflow
+        uniformity=uniform_,
+        rank=rank_,
         largest_rank=min(z1.shape),
-        spread=_spread(z1),
-        pairs=pairs,
+        spread=(least, median, most),
+        pairs=_pairs_of(second, of_pairs, len(z1), dim, log_c, kappa) if of_pairs else None,
     )
 
 
@@ -190,38 +200,50 @@ def look_at_codes(p1: Tensor, p2: Tensor | None = None) -> CodeReadings:
     )
 
 
-def _pairs(z1: Tensor, z2: Tensor, density: VonMisesFisher, floor: float) -> Pairs:
-    bound = er_bound(z1, z2, density, leave_one_out=True, precision="ieee")
+def _pairs(z1: Tensor, z2: Tensor, density: VonMisesFisher) -> list[Tensor]:
+    """The reconstruction without its constant, the mean log-ratio of InfoNCE, the alignment, and how often it is nearer."""
+    own = log_kernel(density, z2, z1)
     first, second = to_sphere(z1.double()), to_sphere(z2.double())
+    return [
+        own.mean(),
+        (own - log_kernel_sum(density, z1, z2, exclude_diagonal=False, how=_HOW)).mean(),
+        distances_on_sphere(z1, z2, 2.0).mean(),
+        _nearer(lambda other: (first * other).sum(dim=1), second),
+    ]
+
+
+def _pairs_of(entropy: float, found: list[float], rows: int, dim: int, log_c: float, kappa: float) -> Pairs:
+    """With the second view's entropy, without its constant: the constants of both terms cancel in the bound."""
+    rec, log_ratio, aligned, nearer = found
     return Pairs(
-        reconstruction=float(bound.reconstruction),
-        er_bound=float(bound.value),
-        er_ceiling=log_sphere_area(z1.shape[1]) - floor,
-        infonce_bound=float(infonce_bound(z1, z2, density, precision="ieee")),
-        infonce_ceiling=math.log(len(z1)),
-        alignment=float(alignment(z1, z2)),
-        nearer=_nearer(lambda other: (first * other).sum(dim=1), second),
+        reconstruction=rec + log_c,
+        er_bound=entropy + rec,
+        er_ceiling=log_sphere_area(dim) + log_c + kappa,
+        infonce_bound=log_ratio + math.log(rows),
+        infonce_ceiling=math.log(rows),
+        alignment=aligned,
+        nearer=nearer,
     )
 
 
 def _code_pairs(p1: Tensor, p2: Tensor, marginal: float) -> Pairs:
     log_q = p1.clamp(min=torch.finfo(torch.float32).tiny).log()
     rec = float(expected_log_prob(p2, log_q).mean())
-    nearer = _nearer(lambda other: expected_log_prob(other, log_q), p2)
+    nearer = float(_nearer(lambda other: expected_log_prob(other, log_q), p2))
     return Pairs(rec, marginal + rec, math.log(p1.shape[1]), None, math.log(len(p1)), None, nearer)
 
 
-def _nearer(likeness: Callable[[Tensor], Tensor], targets: Tensor) -> float:
+def _nearer(likeness: Callable[[Tensor], Tensor], targets: Tensor) -> Tensor:
     """How often a row is more like its own target than like another row's, over some others for each; ties count half."""
     k = len(targets)
     # Drawn, as rows may come in turns; none is 0 or k, a row's own.
     shifts = (1 + torch.randperm(k - 1, generator=torch.Generator().manual_seed(0))[:_OTHERS]).tolist()
     own = likeness(targets)
     signs = [torch.sign(own - likeness(targets.roll(shift, dims=0))).mean() for shift in shifts]
-    return float(0.5 + torch.stack(signs).mean() / 2)
+    return 0.5 + torch.stack(signs).mean() / 2
 
 
-def _spread(z: Tensor) -> tuple[float, float, float]:
+def _spread(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     directions = to_sphere(z.double())
     deviations = directions.std(dim=0, correction=0) * math.sqrt(z.shape[1])
-    return float(deviations.min()), float(deviations.median()), float(deviations.max())
+    return deviations.min(), deviations.median(), deviations.max()

@@ -13,15 +13,18 @@ from lightning.fabric.strategies.ddp import DDPStrategy
 from entrec.training.settings import Settings
 
 
+def meant(device: str) -> str:
+    """The device that a word stands for: `auto` is a GPU if there is one."""
+    return ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+
+
 def fabric_for(wanted: Settings) -> Fabric:
     """Fabric for the device, ranks and precision that are asked for, launched.
 
     Raises:
         ValueError: the device is not there.
     """
-    device = wanted.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = meant(wanted.device)
     if device not in ("cpu", "cuda"):
         raise ValueError(f"device must be auto, cpu or cuda, got {wanted.device!r}")
     if device == "cuda" and not torch.cuda.is_available():

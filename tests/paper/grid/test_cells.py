@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from entrec.paper.grid.names import EXPERIMENTS
+from entrec.paper.grid.names import EXPERIMENTS, wanted
 from entrec.paper.grid.presets import CIFAR10, IMAGENET, PRESETS, QUICK
 from entrec.paper.grid.setting import Setting
 from entrec.paper.runner import Cell
@@ -97,3 +97,20 @@ def test_what_a_user_asks_for_takes_the_presets_place() -> None:
     asked = CIFAR10.reduced(data="there/cifar10-jpeg.tar.xz", epochs=1, images=None)
     assert (asked.epochs, asked.evaluate_every, asked.images, asked.batch) == (1, 1, None, 1024)
     assert asked.facts()["data"] == "cifar10-jpeg.tar.xz"
+
+
+def test_all_names_share_runs_and_those_of_claims_come_first() -> None:
+    cells = wanted("all", CIFAR10).cells(CIFAR10, 2)
+    names = [cell.name for cell in cells]
+    assert len(names) == len(set(names))
+    carrying = {x.name(CIFAR10) for name in EXPERIMENTS for x in EXPERIMENTS[name].wanted(CIFAR10).claims}
+    first = [name.rpartition("-seed")[0] for name in names[: 2 * len(carrying)]]
+    assert set(first) == carrying
+    assert set(names) == {cell.name for name in EXPERIMENTS for cell in EXPERIMENTS[name].wanted(CIFAR10).cells(CIFAR10, 2)}
+
+
+def test_the_small_encoder_changes_nothing_but_the_encoder() -> None:
+    small = PRESETS["cifar10-tiny"]
+    differs = {key for key, value in small.facts().items() if CIFAR10.facts()[key] != value}
+    assert differs == {"name", "backbone", "given"}
+    assert {key for key in CIFAR10.given if small.given.get(key) != CIFAR10.given[key]} == {"compile"}

@@ -55,6 +55,17 @@ def test_each_name_trains_and_renders(name: str, shared: Path) -> None:
     assert f"{len(FEW[name])} runs were there, 0 made" in again.output
 
 
+@pytest.mark.usefixtures("tiny")
+def test_all_names_at_once_make_every_run_once_and_render_all(tmp_path: Path) -> None:
+    wanted = {setting for name in EXPERIMENTS for setting in EXPERIMENTS[name].wanted(TINY).all}
+    result = call("all", "--out", str(tmp_path), "--device", "cpu", "--minutes", "0")
+    assert result.exit_code == 0, result.output
+    assert f"0 made, 0 failed, {len(wanted)} not begun" in result.output
+    for name in EXPERIMENTS:
+        assert f"    entrec paper {name} --preset quick" in (tmp_path / name / "table.md").read_text()
+        assert str(tmp_path / name / "table.md") in result.output.replace("\n", "")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_each_name_in_full_on_the_quick_preset(name: str, tmp_path: Path) -> None:
@@ -109,7 +120,7 @@ def test_what_cannot_be_done_is_said(words: tuple[str, ...], told: str, tmp_path
 
 
 def test_every_experiment_has_a_command_and_the_help_groups_them() -> None:
-    assert list(SENTENCES) == list(EXPERIMENTS)
+    assert list(SENTENCES) == ["all", *EXPERIMENTS]
     result = call("--help")
     places = [result.output.index(word) for word in ("from training", "mi-relation", "truth is known", "identifiability")]
     assert places == sorted(places)

@@ -20,7 +20,7 @@ def lens(
     steps: Annotated[
         int | None, typer.Option(min=10, help="Steps of each batch size. By default 120, on a GPU 1200.", show_default=False)
     ] = None,
-    every: Annotated[int, typer.Option(min=1, help="Steps between two looks of LensCallback.")] = 50,
+    every: Annotated[int, typer.Option(min=1, help="Steps between two looks of LensCallback.")] = 100,
     held_out: Annotated[int, typer.Option(min=2, help="Rows of its held-out data.")] = 512,
     device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, or auto: a GPU if there is one.")] = "auto",
     out: Annotated[

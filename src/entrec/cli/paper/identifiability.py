@@ -72,8 +72,8 @@ def identifiability(
         else:
             with progress_line() as say:
                 experiment.make(out, wanted, scale, device, say, jobs, minutes)
-        words = ["entrec paper identifiability", *(["--quick"] if quick else []), *(f"--table {x}" for x in table or ())]
-        words += [*(f"--row {x}" for x in row or ()), *(f"--{key} {x}" for key, x in given.items()), f"--seeds {seeds}"]
-        path = experiment.render(out, tables, scale, " ".join(words))
+        words = ["entrec paper identifiability", *(["--quick"] if quick else []), *([f"--seeds {seeds}"] if seeds > 1 else [])]
+        chosen = [*(f"--table {x}" for x in table or ()), *(f"--row {x}" for x in row or ())]
+        path = experiment.render(out, tables, scale, words, chosen)
     console.print(path.read_text(), highlight=False, markup=False, soft_wrap=True)
     console.print(f"Written to {path}", highlight=False, markup=False)

@@ -17,7 +17,7 @@ from entrec.paper.runner.mps import side_by_side
 from entrec.paper.runner.processes import Died, shared_out
 
 # Between cells of one folder: longer where the curve still rises, with another rate where that is the faster way, and faster.
-_MAY_DIFFER = ("steps", "rate", "schedule", "precision")
+MAY_DIFFER = ("steps", "rate", "schedule", "precision")
 
 
 class Cell(NamedTuple):
@@ -159,7 +159,7 @@ def kept(out: Path, scale: Scale) -> dict[Cell, Result | Isolation]:
         for path in sorted((out / "cells").glob(f"{cell.name.removesuffix('0')}*.json")):
             result = read(path)
             seed = result.setting.seed
-            _check_alike(path, result.setting, replace(cell.setting, seed=seed), _MAY_DIFFER)
+            _check_alike(path, result.setting, replace(cell.setting, seed=seed), MAY_DIFFER)
             found[cell._replace(seed=seed, setting=result.setting)] = result
     return found
 
