@@ -241,3 +241,20 @@ def test_without_submitit_it_is_said_what_to_install(pool: Pool, monkeypatch: py
     monkeypatch.setitem(sys.modules, "submitit", None)
     with pytest.raises(ValueError, match=r"pip install 'entrec\[slurm\]'"):
         submit(CELLS, pool, pool.folder)
+
+
+def test_runs_that_lost_a_shared_gpu_go_on_once(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = ("device lost", "done", "device lost"), ("done", "", "device lost")
+    endings = [{cell.name: end for cell, end in zip(CELLS, ends, strict=True)} for ends in (first, second)]
+    asked: list[list[str]] = []
+
+    def in_processes(cells: list[Cell], *_: Any) -> Any:
+        asked.append([cell.name for cell in cells])
+        ended = endings[len(asked) - 1]
+        return [(cell.name, ended[cell.name]) for cell in cells]
+
+    monkeypatch.setattr(local, "_in_processes", in_processes)
+    made = make(CELLS, pool, jobs=2)
+    names = [cell.name for cell in CELLS]
+    assert asked == [names, [names[0], names[2]]]
+    assert (made.done, made.failed, made.stopped) == ([names[1], names[0]], [names[2]], "")

@@ -102,6 +102,12 @@ def make(
         for number, (name, ended) in enumerate(begun, 1):
             found[ended].append(name)
             progress(f"{number} of {len(cells)} runs, the last {name}")
+        lost = found["device lost"]
+        if lost and jobs > 1:  # a process that dies takes a GPU from those it shares it with: theirs go on, once
+            found["device lost"] = []
+            for name, ended in _in_processes([cell for cell in cells if cell.name in lost], pool, jobs, until):
+                found["device lost" if ended == "not begun" else ended].append(name)
+                progress(f"{name} again, whose GPU was lost")
     lost = found["device lost"]
     stopped = f"the GPU failed in {lost[0]}, and a process cannot use it again" if lost and jobs == 1 else ""
     return Made(found["done"], [*found["failed"], *lost], found["not begun"], found["elsewhere"], stopped, turns)
