@@ -44,3 +44,10 @@ def test_the_point_without_an_ema_is_drawn(out: Path) -> None:
 @pytest.mark.parametrize(("name", "panels"), [("dynamics", 9), ("mi-relation", 8), ("estimators", 2)])
 def test_other_figures_say_it_too(out: Path, name: str, panels: int) -> None:
     assert texts(out, name).count("not run") == panels
+
+
+def test_a_legend_names_the_small_batch_only_where_it_is_drawn(out: Path) -> None:
+    ended(out / "runs", Setting("byol"))
+    assert not any("dashed" in text for text in texts(out, "dynamics"))
+    ended(out / "runs", Setting("byol", fraction=8))
+    assert any("dashed" in text for text in texts(out, "dynamics"))

@@ -148,7 +148,8 @@ def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
         names = ("entropy\n(nats above one point)", "reconstruction\n(nats below perfect)", KNN)
         for row, name in zip(axes, names, strict=True):
             row[0].set_ylabel(name)
-        axes[0, 0].plot([], [], color=BLACK, linestyle="--", label=f"dashed: batch {pool.preset.batch // SMALL}")
+        if any(line.get_linestyle() == "--" for axis in axes.flat for line in axis.get_lines()):
+            axes[0, 0].plot([], [], color=BLACK, linestyle="--", label=f"dashed: batch {pool.preset.batch // SMALL}")
         legend_of(figure, list(axes.flat), columns=3)
         save(figure, path)
     return [(path.with_suffix(".png"), "Entropy, reconstruction and accuracy over training")]
