@@ -10,6 +10,7 @@ from torch import nn
 from typer.testing import CliRunner, Result
 
 from entrec import cli
+from entrec.training import checkpoint
 from entrec.training.loop import Loop
 from entrec.training.run import Run
 from tests.training.tiny import COMMON, HEADS, broken_at, different, files_in, folder_of_files, quick
@@ -232,6 +233,20 @@ def test_embed_writes_where_it_says(trained: Run, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert f"Written to {tmp_path / 'a.npy'} and {tmp_path / 'a.labels.npy'}" in said(result)
     assert np.load(tmp_path / "a.npy").shape == (12, 256)
+
+
+def test_an_encoder_whose_weights_are_no_numbers_is_one_message_and_exit_status_2(trained: Run, tmp_path: Path) -> None:
+    content = checkpoint.load(trained.checkpoint)
+    for x in content.parts["method"].values():
+        x.fill_(torch.nan if x.is_floating_point() else 0)
+    broken = tmp_path / "broken.ckpt"
+    checkpoint.save(broken, content)
+    for command, out in (("eval", []), ("embed", ["--out", str(tmp_path / "a.npy")])):
+        result = entrec(command, broken, *out, "--device", "cpu", "--workers", "0")
+        assert result.exit_code == 2, result.output
+        assert "48 of the 48 rows" in said(result)
+        assert "its training has probably diverged" in said(result)
+    assert list(tmp_path.iterdir()) == [broken]
 
 
 def test_export_prints_lines_that_load_the_encoder(trained: Run, tmp_path: Path) -> None:

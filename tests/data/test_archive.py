@@ -124,6 +124,6 @@ def test_broken_images_are_named_by_archive_and_path(tmp_path: Path) -> None:
     archive = packed(source, tmp_path / "a.tar", "pets")
     found = open_source(archive)
     assert isinstance(found.train, Held)
-    assert found.train.skipped == (f"{archive}:pets/train/cat/1.png",)
+    assert found.train.skipped == (f"{archive}:pets/train/cat/1.png: it is no image of a kind that Pillow knows",)
     with pytest.raises(CorruptImage, match=r"a\.tar:pets/train/cat/1\.png"):
         open_source(archive, strict=True)

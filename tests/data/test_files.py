@@ -12,7 +12,7 @@ from torch import Tensor
 from torchvision.transforms.v2.functional import pil_to_tensor
 
 from entrec.data import CorruptImage, Files
-from entrec.data.files import EXTENSIONS, decode
+from entrec.data.files import EXTENSIONS, decode, from_pil
 from tests.data.pictures import picture, save, truncate
 
 
@@ -84,13 +84,40 @@ def test_what_cannot_be_decoded_is_named(tmp_path: Path) -> None:
             files[index]
         assert caught.value.name == str(path)
         assert not caught.value.strict
-        assert files.read(index) is None
+        assert caught.value.described == f"{path}: {caught.value.why}"
+
+
+KNOWN = "it is no image of a kind that Pillow knows"
+FLOATS = "it holds floating-point pixels without a known range; images of 8 or 16 bits per channel are wanted"
+REASONS = {
+    "text.png": KNOWN, "empty.jpg": KNOWN, "missing.png": "No such file or directory", "floats.tif": FLOATS,
+    "half.png": "image file is truncated (OSError)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_the_reason_is_in_words_and_the_same_at_every_try(strict: bool, tmp_path: Path) -> None:
+    files = Files([str(path) for path in corrupt(tmp_path) if path.name in REASONS], strict=strict)
+    for index, path in enumerate(files.paths):
+        said = []
+        for _ in range(2):
+            with pytest.raises(CorruptImage) as caught:
+                files[index]
+            said.append(str(caught.value))
+        assert said == [f"cannot decode the image {path}: {REASONS[Path(path).name]}"] * 2
+
+
+def test_what_pillow_opens_and_cannot_convert_is_told_by_its_mode() -> None:
+    with pytest.raises(
+        ValueError, match="it holds pixels of Pillow's mode La, which cannot be made RGB; grey, palette and RGB"
+    ):
+        from_pil(Image.new("La", (4, 4)), 3)
 
 
 def test_strict_files_refuse_to_pass_over_anything(tmp_path: Path) -> None:
     (tmp_path / "text.png").write_text("not an image")
     with pytest.raises(CorruptImage, match=r"text\.png") as caught:
-        Files([str(tmp_path / "text.png")], strict=True).read(0)
+        Files([str(tmp_path / "text.png")], strict=True)[0]
     assert caught.value.strict
 
 

@@ -141,15 +141,29 @@ def test_broken_files_are_left_out_counted_and_named(tmp_path: Path) -> None:
     source = open_source(tmp_path)
     assert isinstance(source.train, Held)
     assert len(source.train) == 3
-    assert source.train.skipped == (str(tmp_path / "2.png"),)
+    assert source.train.skipped == (f"{tmp_path / '2.png'}: image file is truncated (OSError)",)
     with pytest.raises(CorruptImage, match=r"2\.png"):
         open_source(tmp_path, strict=True)
 
 
 def test_a_folder_of_nothing_but_broken_files_is_an_error(tmp_path: Path) -> None:
     truncate(save(tmp_path / "1.png", size=(40, 40)))
-    with pytest.raises(CorruptImage, match=r"1\.png.*all 1 images"):
+    with pytest.raises(CorruptImage, match=r"1\.png: image file is truncated \(OSError\); and none of all 1 images"):
         open_source(tmp_path)
+
+
+def test_floating_point_pictures_are_left_out_with_the_reason(tmp_path: Path) -> None:
+    for i in range(3):
+        save(tmp_path / f"{i}.png", i, size=(8, 8), mode="L")
+    save(tmp_path / "floats.tif", size=(8, 8), mode="F")
+    why = "it holds floating-point pixels without a known range; images of 8 or 16 bits per channel are wanted"
+    source = open_source(tmp_path)
+    assert isinstance(source.train, Held)
+    assert source.train.images.shape == (3, 1, 8, 8)  # it is no reason to take grey images for coloured ones
+    assert source.train.skipped == (f"{tmp_path / 'floats.tif'}: {why}",)
+    with pytest.raises(CorruptImage) as caught:
+        open_source(tmp_path, strict=True)
+    assert str(caught.value) == f"cannot decode the image {tmp_path / 'floats.tif'}: {why}"
 
 
 def test_the_user_has_the_last_word_on_the_size(tmp_path: Path) -> None:

@@ -111,6 +111,9 @@ def test_the_callers_generators_are_left_alone() -> None:
     assert np.random.get_state()[1].tolist() == states[2]  # type: ignore[index]
 
 
+CUT, TEXT = "image file is truncated (OSError)", "it is no image of a kind that Pillow knows"
+
+
 @pytest.fixture
 def broken(tmp_path: Path) -> Files:
     paths = [save(tmp_path / f"{i}.png", i, size=(40, 40)) for i in range(6)]
@@ -126,21 +129,21 @@ def test_the_next_image_stands_in_for_a_broken_file_which_is_named(broken: Files
     assert second.index.tolist() == [3, 0, 5]  # round the end
     assert isinstance(first.images, Tensor)
     assert torch.equal(first.images, torch.stack([broken[place][0] for place in (0, 3, 2)]))
-    assert (first.skipped, second.skipped) == ((broken.paths[1],), (broken.paths[4],))
+    assert (first.skipped, second.skipped) == ((f"{broken.paths[1]}: {CUT}",), (f"{broken.paths[4]}: {TEXT}",))
 
 
 def test_a_substitute_that_is_broken_is_named_too_and_passed_over(broken: Files) -> None:
     Path(broken.paths[2]).write_text("not an image")
     (batch,) = loader(broken, [[(1, 7), (0, 8)]])
     assert batch.index.tolist() == [3, 0]
-    assert batch.skipped == (broken.paths[1], broken.paths[2])
+    assert batch.skipped == (f"{broken.paths[1]}: {CUT}", f"{broken.paths[2]}: {TEXT}")
 
 
 def test_no_image_stands_in_twice(broken: Files) -> None:
     Path(broken.paths[0]).write_text("not an image")
     (batch,) = loader(broken, [[(0, 7), (1, 8), (4, 9)]])
     assert batch.index.tolist() == [2, 3, 5]
-    assert batch.skipped == tuple(broken.paths[i] for i in (0, 1, 4))
+    assert batch.skipped == tuple(f"{broken.paths[i]}: {why}" for i, why in ((0, TEXT), (1, CUT), (4, TEXT)))
 
 
 def test_a_broken_file_is_tried_once_in_a_batch(broken: Files, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +163,7 @@ def test_a_broken_file_is_tried_once_in_a_batch(broken: Files, monkeypatch: pyte
 def test_a_batch_of_the_whole_data_set_keeps_its_size(broken: Files) -> None:
     (batch,) = loader(broken, in_order(6, 6))
     assert batch.index.tolist() == [0, 2, 2, 3, 5, 5]
-    assert batch.skipped == (broken.paths[1], broken.paths[4])
+    assert batch.skipped == (f"{broken.paths[1]}: {CUT}", f"{broken.paths[4]}: {TEXT}")
 
 
 def test_a_substitute_is_cropped_by_the_draw_it_stands_in_for(broken: Files) -> None:
@@ -190,7 +193,18 @@ def test_a_disk_that_is_gone_stops_the_run_with_one_line(n: int, tried: int, wor
     with pytest.raises(NothingReadable) as caught:
         list(loader(files, in_order(n, 1), workers=workers))
     wanted = f"none of {tried} images in a row could be decoded ({named}, ...): is the disk there?"
-    assert str(caught.value) == wanted
+    assert str(caught.value) == f"{wanted} Of the first: No such file or directory"
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_files_of_a_kind_that_cannot_be_used_are_no_fault_of_the_disk(workers: int, tmp_path: Path) -> None:
+    files = Files([str(save(tmp_path / f"{i}.tif", mode="F")) for i in range(3)])
+    with pytest.raises(NothingReadable) as caught:
+        list(loader(files, in_order(3, 3), workers=workers))
+    assert str(caught.value) == (
+        f"none of 3 images in a row could be decoded ({', '.join(files.paths)}). Of the first: it holds floating-point pixels "
+        "without a known range; images of 8 or 16 bits per channel are wanted"
+    )
 
 
 def test_ninety_nine_broken_files_in_a_row_are_passed_over(tmp_path: Path) -> None:

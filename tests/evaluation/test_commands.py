@@ -5,13 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from PIL import Image
 from torch import nn
 from typer.testing import CliRunner, Result
 
 import entrec
 from entrec import cli
+from entrec.data.files import from_pil
 from entrec.training.run import Run
-from tests.training.tiny import folder_of_files, pixels, quick, write_png
+from tests.training.tiny import as_array, folder_of_files, pixels, quick, write_png
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +46,13 @@ def test_corrupt_images_are_counted_and_named_as_they_are(run: Run, tmp_path: Pa
     bad = sorted(data.glob("train/class1/*.png"))[:4]
     for path in bad:
         path.write_bytes(b"no image")
-    words = f"4 corrupt images were skipped: {', '.join(map(str, bad[:3]))}, ...\n"
+    told = [f"{path}: it is no image of a kind that Pillow knows" for path in bad]
+    words = f"4 corrupt images were skipped: {'; '.join(told[:3])}; ...\n"
     assert words in said("eval", run.folder, "--data", data, "--device", "cpu", "--workers", "1")
     assert words in said("embed", run.folder, "--data", data, "--device", "cpu", "--out", tmp_path / "a.npy")
     for command, out in (("eval", []), ("embed", ["--out", str(tmp_path / "b.npy")])):
         output = said(command, run.folder, *out, "--data", data, "--device", "cpu", "--workers", "0", "--strict", code=2)
-        assert f"cannot decode the image {bad[0]}" in output.replace("\n", "")
+        assert f"cannot decode the image {told[0]}".replace(" ", "") in "".join(output.split())
     assert not (tmp_path / "b.npy").exists()
 
 
@@ -77,7 +81,12 @@ def test_export_prints_how_to_prepare_an_image(run: Run, tmp_path: Path) -> None
     names: dict[str, Any] = {}
     exec("\n".join(line[4:] for line in output.splitlines() if line.startswith("    ")), names)
     model: nn.Module = names["model"]
-    assert model(names["transform"](pixels(1)[0])[None]).shape == (1, 256)
+    image = pixels(1)[0]
+    assert model(names["transform"](image)[None]).shape == (1, 256)
+    colours = Image.fromarray(as_array(image))
+    for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK"):
+        wanted = names["transform"](from_pil(colours.convert(mode), 3))
+        assert torch.equal(names["transform"](colours.convert(mode)), wanted), mode
     assert output.index("model.load_state_dict") < output.index("transform = ")
 
 

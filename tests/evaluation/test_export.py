@@ -3,6 +3,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import safetensors
 import torch
@@ -12,7 +13,9 @@ from torch import Tensor, nn
 
 from entrec.branches import build_backbone
 from entrec.branches.backbones import Backbone
-from entrec.evaluation import Exported, export_encoder
+from entrec.data import Files
+from entrec.data.files import decode
+from entrec.evaluation import Exported, export_encoder, extract
 from entrec.evaluation import export as exporting
 from entrec.evaluation.transform import check_transform, transform_lines
 from entrec.views import Augment, recipe
@@ -208,8 +211,8 @@ def transformed(lines: tuple[str, ...], image: Any) -> Tensor:
     return found
 
 
-def plain(size: int, mean: list[float] = MEAN) -> Plain:
-    return Plain(Augment(recipe("none", size, 1), mean, STD), size)
+def plain(size: int, mean: list[float] = MEAN, std: list[float] = STD) -> Plain:
+    return Plain(Augment(recipe("none", size, 1), mean, std), size)
 
 
 @pytest.mark.parametrize("size", [32, 95, 96, 224])
@@ -221,6 +224,56 @@ def test_its_lines_prepare_an_image_as_evaluation_does(size: int, shape: tuple[i
         found = transformed(transform_lines(MEAN, STD, size), given)
         assert type(found) is Tensor
         torch.testing.assert_close(found, wanted, rtol=0, atol=1e-4)
+
+
+def pictures(folder: Path) -> dict[str, Path]:
+    """Files of every kind that is decoded otherwise than its pixels stand."""
+    colours = Image.fromarray(torch.randint(0, 256, (40, 57, 3), dtype=torch.uint8).numpy())
+    kinds = {
+        mode: folder / f"{mode}.{'tif' if mode == 'CMYK' else 'png'}" for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK")
+    }
+    for mode, path in kinds.items():
+        colours.convert(mode).save(path)
+    kinds |= {name: folder / name for name in ("clear.png", "16 bits.png", "32 bits.tif", "turned.jpg", "grey.jpg")}
+    colours.convert("P").save(kinds["clear.png"], transparency=bytes(range(256)))
+    deep = torch.randint(0, 65536, (40, 57)).numpy()
+    Image.fromarray(deep.astype(np.uint16)).save(kinds["16 bits.png"])
+    Image.fromarray((deep * 2 - 20_000).astype(np.int32)).save(kinds["32 bits.tif"])
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn clockwise by 90 degrees to see it upright
+    colours.save(kinds["turned.jpg"], exif=exif)
+    colours.convert("L").save(kinds["grey.jpg"])
+    return kinds
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_its_lines_convert_a_picture_as_a_file_is_decoded(channels: int, tmp_path: Path) -> None:
+    mean, std = MEAN[:channels], STD[:channels]
+    lines, prepare = transform_lines(mean, std, 32), plain(32, mean, std)
+    for kind, path in pictures(tmp_path).items():
+        with Image.open(path) as image:
+            found = transformed(lines, image)
+        torch.testing.assert_close(found, prepare(decode(path, channels)[None])[0], rtol=0, atol=1e-4, msg=kind)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_exported_encoder_gives_pictures_the_features_that_ours_does(channels: int, tmp_path: Path) -> None:
+    backbone, mean, std = build_backbone("tiny", channels), MEAN[:channels], STD[:channels]
+    images = torch.randn(2, channels, 32, 32)
+    exported = export(
+        backbone, "tiny", tmp_path / "encoder.pth", channels=channels, mean=mean, std=std, reference_images=images
+    )  # fmt: skip
+    paths = list(pictures(tmp_path).values())
+    wanted = extract(backbone.module, Files([str(path) for path in paths], channels=channels), plain(32, mean, std)).values
+    prepared = torch.stack([transformed(exported.transform, Image.open(path)) for path in paths])
+    torch.testing.assert_close(features(exported.lines, prepared), wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_its_lines_take_grey_tensors_for_colour_and_refuse_floating_point_pixels() -> None:
+    grey, lines = torch.randint(0, 256, (1, 40, 57), dtype=torch.uint8), transform_lines(MEAN, STD, 32)
+    torch.testing.assert_close(transformed(lines, grey), transformed(lines, Image.fromarray(grey[0].numpy())))
+    with pytest.raises(ValueError, match="floating-point pixels without a known range: an image of 8 or 16 bits is wanted"):
+        transformed(lines, Image.fromarray(np.zeros((4, 4), dtype=np.float32)))
 
 
 def test_the_lines_that_prepare_an_image_come_with_the_export(tmp_path: Path) -> None:

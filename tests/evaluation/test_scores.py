@@ -61,6 +61,21 @@ def test_an_encoder_is_scored_on_the_images_with_labels() -> None:
     assert found.knn.protocol.endswith("left out for want of a label: 30 train")
 
 
+class Logarithm(nn.Module):
+    """Has no weights, and gives infinity to black pixels."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(1).log()
+
+
+def test_features_that_are_no_numbers_are_counted_and_not_scored() -> None:
+    white = Held(torch.full((30, 1, 2, 2), 255, dtype=torch.uint8), torch.arange(30) % 3)
+    partly_black = Held(white.images.clone(), white.labels)
+    partly_black.images[:7, :, 0, 0] = 0
+    with pytest.raises(ValueError, match=r"^7 of the 30 rows of test features are NaN or infinite, though .* are all finite"):
+        score(Logarithm(), white, partly_black, lambda x: x / 255, 3)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_scores_are_computed_where_the_features_are() -> None:

@@ -21,7 +21,7 @@ import entrec
 from entrec import LensCallback, VonMisesFisher
 from entrec.lens import diagnose, look
 from entrec.losses import ERLoss
-from entrec.methods import METHODS
+from entrec.methods import METHODS, Seen
 from entrec.training import Pretraining
 from entrec.views import Augment, recipe
 
@@ -199,12 +199,12 @@ def test_a_single_view_and_codes_of_someone_elses() -> None:
     )
 
 
-def ours(name: str, **options: Any) -> Pretraining:
+def ours(name: str, er: bool = True, **options: Any) -> Pretraining:
     torch.manual_seed(0)
     encoder = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     entry = METHODS[name]
     per_image = {"images": 64} if entry.per_image else {}
-    method = entry.build(encoder, 8, entry.options(hidden=8, **options), True, False, **per_image)
+    method = entry.build(encoder, 8, entry.options(hidden=8, **options), er, False, **per_image)
     return Pretraining(method, Augment(recipe("simclr", 8, views=entry.views), (0.5,) * 3, (0.25,) * 3), batch_size=32)
 
 
@@ -213,7 +213,7 @@ def images(seed: int = 0, batch: int = 32) -> DataLoader[Any]:
     return DataLoader(TensorDataset(pictures, torch.arange(64)), batch)
 
 
-def own_options(name: str) -> dict[str, int]:
+def own_options(name: str) -> dict[str, Any]:
     few = {"dino": {"codes": 16, "bottleneck": 8}, "swav": {"prototypes": 16}, "deepcluster": {"clusters": 16}}
     return few.get(name, {"dim": 8})
 
@@ -232,6 +232,27 @@ def test_our_own_methods_need_no_line(name: str) -> None:
         assert all(map(math.isfinite, found.values()))
         assert not codes or 0 <= found["conditional"] <= found["marginal"] <= 1
     assert [step for step, _ in lens.history] == [4]
+
+
+@pytest.mark.filterwarnings("ignore:Lens at step")
+@pytest.mark.parametrize("er", [True, False])
+@pytest.mark.parametrize("name", METHODS)
+def test_our_own_methods_are_known_to_train_with_er_or_not(name: str, er: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    one_point = Seen(torch.ones(32, 8))
+    monkeypatch.setattr(Pretraining, "see", lambda *_: (one_point, one_point))
+    lens = LensCallback(every=1)
+    fit(ours(name, er, **own_options(name)), lens, steps=1, loader=images())
+    assert lens.verdict is not None
+    assert lens.verdict.name == "collapsed"
+    assert ("--er" in " ".join(lens.verdict.remedies)) is not er
+
+
+@pytest.mark.filterwarnings("ignore:Lens at step")
+def test_of_other_modules_it_can_be_said_that_they_train_with_er() -> None:
+    lens = LensCallback(lambda module, batch: torch.ones(64, 8), every=1, er=True)
+    fit(Small(), lens, steps=1)
+    assert lens.verdict is not None
+    assert "--weight" in lens.verdict.remedies[0]
 
 
 @pytest.mark.filterwarnings("ignore:Lens at step")

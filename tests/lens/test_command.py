@@ -131,6 +131,10 @@ def test_failures_are_named_with_what_helps(tmp_path: Path) -> None:
     assert words(result).count("What helps:") == 2
     assert words(result).index("slower teacher") < words(result).index("Train with entropy")
     assert words(lens(z, z)).count("What helps:") == 1
+    with_er = words(lens(z, z, "--method", "byol", "--er"))
+    assert with_er.count("What helps:") == 2
+    assert "--er" not in with_er
+    assert "--weight" in with_er
 
 
 def test_every_type_of_file_has_the_same_output(views: tuple[Path, Path], tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from entrec.lens import CodeReadings, Readings, Verdict, diagnose, look, look_at_codes
 from entrec.lens.examine import examine
-from entrec.lens.verdict import diverging
+from entrec.lens.verdict import EARLY, FAILURES, diverging, unless_early
 
 Views = tuple[Tensor, Tensor]
 Made = Callable[[int, int], Views]
@@ -391,3 +391,40 @@ def test_other_methods_have_the_general_remedy(method: str) -> None:
         assert diagnose(found, method).remedies == diagnose(found).remedies
         assert len(diagnose(found, method).remedies) == 1
     assert diagnose(look(*clusters(100, 16)), method).remedies == ()
+
+
+@pytest.mark.parametrize("method", ["", "byol", "dino", "swav", "deepcluster", "moco", "simclr", "cmc", "ir"])
+def test_who_trains_with_er_is_not_told_to(method: str) -> None:
+    for made in MADE:
+        found = look(*made(100, 16))
+        own, with_er = diagnose(found, method), diagnose(found, method, er=True)
+        assert (own.name, own.title, own.because) == (with_er.name, with_er.title, with_er.because)
+        assert len(own.remedies) == len(with_er.remedies)
+        assert "--er" not in " ".join(with_er.remedies)
+    collapsed = diagnose(look(*constant(100, 16)), method, er=True).remedies[-1]
+    for words in ("--weight", "larger batch", "learning rate"):
+        assert words in collapsed
+    assert "--er" in diagnose(look(*constant(100, 16)), method).remedies[-1]
+
+
+def test_with_er_a_loss_that_is_minus_the_bound_stays_at_zero() -> None:
+    found = look_at_codes(*even_codes(100, 16))
+    assert found.pairs is not None
+    assert found.pairs.er_bound == pytest.approx(0.0, abs=1e-6)
+    for method in ("dino", "swav", "deepcluster"):
+        assert "A bound that stays at 0" in diagnose(found, method, er=True).remedies[0]
+
+
+def test_after_few_steps_no_failure_is_named_but_numbers_that_are_none() -> None:
+    for verdict in all_verdicts():
+        early = unless_early(verdict, EARLY - 1)
+        if verdict.name in ("collapsed", "low rank", "uninformative"):
+            assert early.name == "early"
+            assert early.name not in FAILURES
+            assert early.title.startswith("Too early to tell")
+            assert early.because[1:] == verdict.because
+            assert str(EARLY - 1) in early.because[0]
+            assert early.remedies
+        else:
+            assert early == verdict
+        assert unless_early(verdict, EARLY) == verdict

@@ -39,7 +39,7 @@ def test_a_run_over_several_devices_says_why_it_failed(pool: Pool) -> None:
 def test_a_run_over_several_devices_that_diverged_is_known_as_such(
     pool: Pool, monkeypatch: pytest.MonkeyPatch, verdict: str | None, diverged: bool
 ) -> None:
-    def ended(command: Any) -> tuple[int, str]:
+    def ended(command: Any, folder: Path) -> tuple[int, str]:
         if verdict is not None:
             write_summary(Run(pool.folder / CELLS[0].name), {"verdict": verdict})
         return 2, "much else\nerror: NaN at step 3\n"

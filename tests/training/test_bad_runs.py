@@ -1,12 +1,16 @@
 """What cannot be done is said in words, before anything is written and without anything being lost."""
 
+import io
+import re
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from rich.console import Console
 from torch import Tensor
 from torch.utils.data import TensorDataset
@@ -84,14 +88,35 @@ def test_corrupt_images_are_skipped_and_named(uneven: bool, tmp_path: Path) -> N
     data, bad = _with_corrupt(tmp_path / "data", uneven, lambda whole: b"no image")
     console = Console(record=True, width=500)
     run = quick("simclr", tmp_path / "run", data, console=console)
-    assert run.summary["skipped"] == [str(bad)]
-    assert str(bad) in console.export_text()
+    told = f"{bad}: it is no image of a kind that Pillow knows"
+    assert run.summary["skipped"] == [told]
+    assert console.export_text().count(told) == 1
 
 
 @pytest.mark.parametrize("uneven", [True, False])
 def test_truncated_images_are_skipped_and_named(uneven: bool, tmp_path: Path) -> None:
     data, bad = _with_corrupt(tmp_path / "data", uneven, lambda whole: whole[: len(whole) * 2 // 3])
-    assert quick("simclr", tmp_path / "run", data).summary["skipped"] == [str(bad)]
+    (told,) = quick("simclr", tmp_path / "run", data).summary["skipped"]
+    assert re.fullmatch(rf"{re.escape(str(bad))}: .*truncated.*", told)
+
+
+def _floats(_: bytes) -> bytes:
+    content = io.BytesIO()
+    Image.fromarray(np.linspace(0, 900, 144, dtype=np.float32).reshape(12, 12)).save(content, "TIFF")
+    return content.getvalue()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("uneven", [True, False])
+def test_floating_point_images_are_skipped_with_the_reason(uneven: bool, workers: int, tmp_path: Path) -> None:
+    data, bad = _with_corrupt(tmp_path / "data", uneven, _floats)
+    console = Console(record=True, width=500)
+    told = f"{bad}: it holds floating-point pixels without a known range; images of 8 or 16 bits per channel are wanted"
+    run = quick("simclr", tmp_path / "run", data, console=console, workers=workers)
+    assert run.summary["skipped"] == [told]
+    assert console.export_text().count(told) == 1
+    with pytest.raises(CorruptImage, match=re.escape(f"cannot decode the image {told}")):
+        quick("simclr", tmp_path / "strict", data, strict=True, workers=workers)
 
 
 @pytest.mark.parametrize("uneven", [True, False])
@@ -123,7 +148,8 @@ def test_a_queue_larger_than_the_data_set_is_warned_of(tmp_path: Path) -> None:
 
 def test_a_queue_that_er_does_not_have_is_not_warned_of(tmp_path: Path) -> None:
     console = Console(record=True, width=500)
-    quick("moco", tmp_path / "run", er=True, queue=IMAGES + 1, console=console)
+    run = quick("moco", tmp_path / "run", er=True, console=console)
+    assert run.config["queue"] > IMAGES
     assert "the queue holds" not in console.export_text()
 
 
@@ -188,7 +214,8 @@ def test_corrupt_images_do_not_stop_clustering(tmp_path: Path) -> None:
     run = quick("deepcluster", tmp_path / "run", data)
     weights = checkpoint.load(run.checkpoint).parts["method"]["weights"]
     assert int((weights == 0).sum()) == 1
-    assert run.summary["skipped"] == [str(bad)]
+    (told,) = run.summary["skipped"]
+    assert told.startswith(f"{bad}: ")
 
 
 def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
@@ -258,7 +285,7 @@ def test_it_stops_between_rows_too_before_a_checkpoint_is_lost(tmp_path: Path, m
 
 def test_without_a_checkpoint_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken_at(0, monkeypatch)
-    with pytest.raises(DivergedError, match=r"step 1 \(epoch 1\); there is no checkpoint yet"):
+    with pytest.raises(DivergedError, match=r"step 1 \(epoch 1\); there is no checkpoint yet\. .*--resume begins again"):
         quick("byol", tmp_path / "run")
 
 
@@ -285,6 +312,29 @@ def test_a_run_that_diverged_goes_on_from_its_last_good_checkpoint(tmp_path: Pat
         with pytest.raises(DivergedError):
             quick("moco", tmp_path / "run")
     assert rows(quick("moco", tmp_path / "run", resume=True)) == rows(whole)
+
+
+def test_what_a_run_that_diverged_is_advised_to_do_can_be_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    advice = (
+        r"a new run with a lower --rate than 0\.5: in another folder \(--out\), or in the place of this one \(--overwrite\)\. "
+        "--resume goes on from that checkpoint with the same settings"
+    )
+    with monkeypatch.context() as patch:
+        broken_at(5, patch)
+        with pytest.raises(DivergedError, match=advice):
+            quick("simclr", tmp_path / "run", rate=0.5)
+    with pytest.raises(ValueError, match=r"has rate = 0\.5, and cannot go on with 0\.1"):
+        quick("simclr", tmp_path / "run", rate=0.1, resume=True)
+    assert quick("simclr", tmp_path / "another", rate=0.1).config["rate"] == 0.1
+    assert quick("simclr", tmp_path / "run", rate=0.5, resume=True).config["rate"] == 0.5
+    assert quick("simclr", tmp_path / "run", rate=0.1, overwrite=True).config["rate"] == 0.1
+
+
+def test_float32_is_advised_where_it_was_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken_at(0, monkeypatch)
+    for precision, words in (("bf16", r", or with --precision 32: in another"), ("32", r"than [\d.]+: in another")):
+        with pytest.raises(DivergedError, match=words):
+            quick("simclr", tmp_path / precision, precision=precision)
 
 
 @pytest.fixture(scope="module")

@@ -317,3 +317,14 @@ def test_what_is_best_is_remembered_when_a_run_goes_on(tmp_path: Path, monkeypat
 def test_what_needs_the_lens_says_so(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="lens must be true"):
         settings("byol", {"lens": False, **given})
+
+
+@pytest.mark.parametrize("er", [True, False])
+def test_a_run_that_trains_with_er_is_not_told_to(er: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("entrec.lens.verdict.EARLY", 0)
+    monkeypatch.setattr(HeldOut, "seen", lambda *_: (torch.ones(40, 8), torch.ones(40, 8), False))
+    console = Console(record=True, width=200, file=io.StringIO())
+    run = quick("byol", tmp_path / "run", er=er, epochs=1, console=console)
+    text = " ".join(run.summary["diagnosis"]["remedies"])
+    assert ("--er" in text, "--weight" in text) == (not er, er)
+    assert ("--er" in console.export_text()) is not er

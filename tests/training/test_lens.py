@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from entrec.cli import app
 from entrec.lens import Readings
+from entrec.training.held_out import HeldOut
 from entrec.training.lens import examine_encoder, matching
 from tests.training.tiny import folder_of_files, quick
 
@@ -35,6 +36,14 @@ def test_a_runs_encoder_is_looked_at_with_its_own_data(data: Path, tmp_path: Pat
     result = CliRunner().invoke(app, ["lens", str(run.checkpoint), "--out", str(tmp_path / "lens.json")])
     assert result.exit_code == 0, result.output
     assert "ER bound" in result.output
+
+
+@pytest.mark.parametrize("er", [True, False])
+def test_the_objective_of_a_run_is_known(er: bool, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = quick("simclr", tmp_path / "run", data, er=er, epochs=1)
+    monkeypatch.setattr(HeldOut, "seen", lambda *_: (torch.ones(12, 8), torch.ones(12, 8), False))
+    remedies = examine_encoder(run.folder, device="cpu").verdict.remedies
+    assert ("--er" in " ".join(remedies)) is not er
 
 
 @pytest.mark.parametrize("wrapped", ["", "module.", "module.backbone."])

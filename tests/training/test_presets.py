@@ -36,6 +36,7 @@ def source() -> Source:
 
 def shrunk(method: str, out: Path, **given: Any) -> Run:
     takes = {*Settings.__dataclass_fields__, *METHODS[method].options.__dataclass_fields__}
+    takes -= set(METHODS[method].of_own_loss) if given.get("er") else set()
     own = {key: value for key, value in SHRUNK.items() if key in takes}
     return entrec.train(method, preset="lightly", data=source(), out=out, **{**own, **given})
 

@@ -19,6 +19,7 @@ import entrec
 from entrec.methods import METHODS
 from entrec.training import train as train_module
 from entrec.training.assemble import Parts, assemble
+from entrec.training.claim import claimed
 from entrec.training.loop import Loop
 from entrec.training.run import Run
 from entrec.training.settings import settings
@@ -107,12 +108,22 @@ def one_rank_diverges(rank: int, out: Path) -> str:
     return "nothing"
 
 
+def a_folder_is_taken(out: Path) -> str:
+    """What each rank says where another process trains."""
+    try:
+        quick("byol", out / "taken")
+    except BlockingIOError as error:
+        return str(error)
+    return "nothing"
+
+
 def _rank(rank: int, port: int, folder: Path) -> None:
     torch.set_num_threads(1)
     where = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_PORT": port}
     os.environ.update({key: str(value) for key, value in where.items()} | {"MASTER_ADDR": "127.0.0.1", "NODE_RANK": "0"})
     torch.save({**plain_runs(folder / "runs"), **usual_runs(folder / "runs")}, folder / f"{rank}.pt")
     (folder / f"{rank}.txt").write_text(one_rank_diverges(rank, folder / "runs"))
+    (folder / f"{rank}-taken.txt").write_text(a_folder_is_taken(folder / "runs"))
     gc.collect()  # as in tests/ranks.py
     dist.destroy_process_group()
 
@@ -123,7 +134,8 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    spawn(_rank, (port, folder), nprocs=2)
+    with claimed(folder / "runs" / "taken"):
+        spawn(_rank, (port, folder), nprocs=2)
     return folder, [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 
@@ -178,6 +190,14 @@ def test_a_loss_that_is_no_number_on_one_rank_stops_all_before_a_checkpoint_is_l
     run = Run(folder / "runs" / "diverged")
     assert all(bool(x.isfinite().all()) for x in every_tensor(run).values() if isinstance(x, Tensor))
     assert [(folder / f"{rank}.txt").read_text() for rank in range(2)] == ["DivergedError"] * 2
+
+
+def test_where_another_process_trains_all_ranks_are_refused(ranks: tuple[Path, list[dict[str, State]]]) -> None:
+    folder, _ = ranks
+    told = [(folder / f"{rank}-taken.txt").read_text() for rank in range(2)]
+    assert all(text.startswith(f"another process trains in {folder / 'runs' / 'taken'}") for text in told)
+    assert not (folder / "runs" / "taken").exists()
+    assert list((folder / "runs").glob(".*")) == []
 
 
 def test_a_batch_must_be_shared_by_the_ranks() -> None:

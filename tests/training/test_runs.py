@@ -160,7 +160,7 @@ def test_files_without_a_row_are_named(simclr: Run, tmp_path: Path) -> None:
     (path,) = entrec.embed(simclr, tmp_path / "a.safetensors", data=data, device="cpu")
     with safe_open(path, "pt") as file:
         facts = file.metadata()
-    assert facts["skipped"] == str(bad)
+    assert facts["skipped"] == f"{bad}: it is no image of a kind that Pillow knows"
     assert json.loads(facts["names"]) == [str(path) for path in sorted(data.glob("train/*/*.png")) if path != bad]
     assert json.loads(facts["classes"]) == ["class0", "class1", "class2"]
     assert len(load_file(path)["features"]) == 47
@@ -184,7 +184,8 @@ def test_each_row_is_named_in_the_list_beside_it(simclr: Run, tmp_path: Path) ->
     assert [row["path"] for row in rows] == [str(path) for path in kept]
     assert [row["class"] for row in rows] == [path.parent.name for path in kept]
     assert [int(row["label"]) for row in rows] == np.load(tmp_path / "a.labels.npy").tolist()
-    assert console.file.getvalue() == f"1 corrupt image was skipped: {bad}\n"  # type: ignore[attr-defined]
+    told = f"1 corrupt image was skipped: {bad}: it is no image of a kind that Pillow knows\n"
+    assert console.file.getvalue() == told  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("out", ["a.csv", "there.npy", "listed.npy", "there.npy/a.npy", "folder.npy"])
@@ -208,7 +209,7 @@ def test_evaluation_says_whose_encoder_saw_what_and_what_it_could_not_read(simcl
     found = entrec.evaluate(simclr, data=data, device="cpu")
     size = simclr.config["image_size"]
     assert found.encoder.startswith(f"the student's encoder, frozen; views of {size} x {size} pixels: the whole image, resized")
-    assert found.skipped == tuple(map(str, bad))
+    assert found.skipped == tuple(f"{path}: it is no image of a kind that Pillow knows" for path in bad)
     assert "47 train and 11 test features" in found.knn.protocol
     with pytest.raises(CorruptImage, match=r"007\.png"):
         entrec.evaluate(simclr, data=data, device="cpu", strict=True)
@@ -315,6 +316,35 @@ def test_embedding_says_what_it_cannot_do(given: dict[str, Any], words: str, byo
     with pytest.raises(ValueError, match=words):
         entrec.embed(byol, out, data=TensorDataset(pixels(), classes()), device="cpu", **given)
     assert list(tmp_path.iterdir()) == []
+
+
+def broken(run: Run, path: Path, only: str = "") -> Path:
+    """The run's checkpoint with weights that are no numbers: all of them, or those named."""
+    content = checkpoint.load(run.checkpoint)
+    for name, x in content.parts["method"].items():
+        if x.is_floating_point() and only in name:
+            x.fill_(torch.nan)
+    checkpoint.save(path, content)
+    return path
+
+
+def test_an_encoder_whose_weights_are_no_numbers_is_not_scored(byol: Run, tmp_path: Path) -> None:
+    path = broken(byol, tmp_path / "broken.ckpt")
+    for who in _WHO:
+        with pytest.raises(
+            ValueError, match=r"^48 of the 48 rows of train features are NaN or infinite, and so are \d+ of the"
+        ):
+            entrec.evaluate(path, data=source(), who=who, device="cpu")
+
+
+def test_features_that_are_no_numbers_are_not_written(byol: Run, tmp_path: Path) -> None:
+    path = broken(byol, tmp_path / "broken.ckpt", only="encoder.stem.0.weight")
+    for out in (tmp_path / "a.npy", tmp_path / "a.safetensors"):
+        words = r"^24 of the 24 rows .*1 of the encoder's \d+ tensors \(stem\.0\.weight\): its training has probably diverged"
+        with pytest.raises(ValueError, match=words):
+            entrec.embed(path, out, data=source(), split="test", device="cpu")
+    assert list(tmp_path.iterdir()) == [path]
+    assert len(np.load(entrec.embed(path, tmp_path / "a.npy", data=source(), who="teacher", device="cpu")[0])) == 48
 
 
 def rebuilt(lines: tuple[str, ...]) -> nn.Module:

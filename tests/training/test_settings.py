@@ -33,6 +33,12 @@ def test_what_a_run_writes_can_be_given_again() -> None:
         ("byol", {"epoch": 3}, "there is no option 'epoch'; did you mean 'epochs'?"),
         ("simclr", {"ema": 0.9}, "simclr has no option 'ema', which moco, byol, dino have"),
         ("byol", {"centring": False}, "byol has no option 'centring', which dino has"),
+        (
+            "ir",
+            {"views": 3},
+            "simclr, cmc, deepcluster, swav, byol, dino have: it takes 1 view of an image, to find the image's",
+        ),
+        ("moco", {"views": 2}, "byol, dino have: it takes 2 views of an image, one that asks and one that is the key"),
         ("byol", {"options": {}}, "there is no option 'options'"),
         ("byol", {"epochs": 0}, "epochs must be at least 1, got 0"),
         ("byol", {"batch_size": 1}, "batch_size must be at least 2, got 1"),

@@ -97,7 +97,7 @@ def export(
     _say(f"The {found.who}'s encoder is in {found.path}. To load it:\n")
     for line in found.lines:
         _say(f"    {line}")
-    _say("\nTo prepare an image for it, a PIL image or a uint8 tensor (C, H, W) with as many channels as it was trained on:\n")
+    _say("\nTo prepare an image for it, a PIL image of any mode or a uint8 tensor (C, H, W) with as many channels as it has:\n")
     for line in found.transform:
         _say(f"    {line}")
     if found.note:

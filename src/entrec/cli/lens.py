@@ -29,6 +29,7 @@ def lens(
         bool, typer.Option("--codes", help="Rows are distributions over codes (prototypes, clusters), or logits of them.")
     ] = False,
     method: Annotated[str, typer.Option(help="That made them (byol, dino, ...): its remedies are named too.")] = "",
+    er: Annotated[bool, typer.Option("--er", help="They were trained with ER, which is then not named as a remedy.")] = False,
     max_rows: Annotated[int, typer.Option(min=2, help="Look at no more rows than these, chosen at random.")] = _MAX_ROWS,
     data: Annotated[
         str | None, typer.Option(help="Images to look at with an encoder: Z1 is then its weights.", show_default=False)
@@ -61,11 +62,11 @@ def lens(
         if encoder:
             from entrec.training.lens import examine_encoder
 
-            found = examine_encoder(z1, data=data, backbone=backbone, image_size=image_size, kappa=kappa)
+            found = examine_encoder(z1, data=data, backbone=backbone, image_size=image_size, kappa=kappa, er=er)
         else:
             from entrec.lens.examine import examine
 
-            found = examine(z1, z2, kappa=kappa, codes=codes, method=method, max_rows=max_rows)
+            found = examine(z1, z2, kappa=kappa, codes=codes, method=method, max_rows=max_rows, er=er)
         _write(found, f"{z1.name} and {z2.name}" if z2 is not None else z1.name, html, out)
     _show(found)
     for path in (html, out):

@@ -12,7 +12,7 @@ def report(
     runs: Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="RUN [RUN ...]", show_default=False)],
     out: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
     images: Annotated[
-        bool, typer.Option("--images/--no-images", help="A map of held-out images, and their nearest neighbours.")
+        bool, typer.Option("--images/--no-images", help="A map of held-out (else: training) images, and their neighbours.")
     ] = True,
     data: Annotated[str | None, typer.Option(help="The images, if not the runs' own.", show_default=False)] = None,
     device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, or auto: a GPU if there is one.")] = "auto",

@@ -46,10 +46,20 @@ def train(
         bool, typer.Option("--no-ema", help="No EMA at all: the teacher is the student, without gradient.")
     ] = False,
     no_centring: Annotated[bool, typer.Option("--no-centring", help="DINO without its centre.")] = False,
-    estimator: Annotated[str | None, typer.Option(help="ER's entropy: joe or plugin; for dino also discrete.")] = None,
-    weight: Annotated[float | None, typer.Option(help="Lambda, the weight of ER's reconstruction. [default: 1]")] = None,
-    kappa: Annotated[float | None, typer.Option(help="Concentration of ER's density and kernel.")] = None,
-    views: Annotated[int | None, typer.Option(help="Full-size views of each image. [default: 2]")] = None,
+    estimator: Annotated[
+        str | None, typer.Option(help="ER's entropy: joe or plugin; for dino also discrete. Needs --er.")
+    ] = None,
+    weight: Annotated[
+        float | None, typer.Option(help="Lambda, the weight of ER's reconstruction. Needs --er. [default: 1]")
+    ] = None,
+    kappa: Annotated[
+        float | None,
+        typer.Option(help="Concentration of ER's density and kernel, in its loss and where the bound is measured."),
+    ] = None,
+    views: Annotated[
+        int | None,
+        typer.Option(help="Full-size views of each image; not for ir, which takes 1, and moco, which takes 2. [default: 2]"),
+    ] = None,
     optimizer: Annotated[
         str | None, typer.Option(help="lars, sgd, adam or adamw. [default: lars; adamw for the tiny encoder]")
     ] = None,
@@ -66,7 +76,10 @@ def train(
     ] = None,
     keep: Annotated[
         str | None,
-        typer.Option(help="The encoder to keep: last, or best-er, of the highest ER bound on held-out views. [default: last]"),
+        typer.Option(
+            help="The encoder to keep: last, or best-er, of the highest ER bound on held-out views (of training images, where "
+            "there is no test split). [default: last]"
+        ),
     ] = None,
     patience: Annotated[int | None, typer.Option(help="Stop when that bound has not risen for so many epochs.")] = None,
     on_collapse: Annotated[str | None, typer.Option(help="warn, or stop when the lens sees one twice. [default: warn]")] = None,

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 from torch.utils.data import Dataset
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 _JPEG = b"\xff\xd8\xff"
-GREY_MODES = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L")
+GREY_MODES = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "F")
 _UNREADABLE = (  # whatever Pillow raises, given bytes that are not an image
     OSError, SyntaxError, TypeError, ValueError, EOFError, IndexError, struct.error, zlib.error, Image.DecompressionBombError,
 )  # fmt: skip
 
 
 class CorruptImage(ValueError):  # noqa: N818 - it says what the image is
-    """An image file that cannot be decoded: `name` says which, and `strict` whether the run must stop.
+    """An image file that cannot be decoded: `name` says which, `why` the reason, and `strict` whether the run must stop.
 
     Out of a worker process torch makes the error anew, from its message alone; `name` is then what was said of the image.
     """
@@ -33,6 +33,15 @@ class CorruptImage(ValueError):  # noqa: N818 - it says what the image is
 
     def __str__(self) -> str:
         return f"cannot decode the image {self.name}: {self.why}" if self.why else self.name
+
+    @property
+    def described(self) -> str:
+        """The name and the reason, as lists of what was left out have them: the same of a file at every try."""
+        return f"{self.name}: {self.why}" if self.why else self.name
+
+
+class UnusableImage(ValueError):  # noqa: N818 - it says what the image is
+    """An image that is whole, and of a kind that cannot be trained on."""
 
 
 class NothingReadable(ValueError):  # noqa: N818 - it says what was found
@@ -77,16 +86,7 @@ class Files(Dataset[tuple[Tensor, int]]):
         try:
             return decode(content, self.channels)
         except _UNREADABLE as error:
-            raise CorruptImage(self.paths[index], f"{error} ({type(error).__name__})", self.strict) from error
-
-    def read(self, index: int) -> Tensor | None:
-        """The image, or `None` where it cannot be decoded and the files are not strict."""
-        try:
-            return self.decoded(index)
-        except CorruptImage:
-            if self.strict:
-                raise
-            return None
+            raise CorruptImage(self.paths[index], _reason(error), self.strict) from error
 
     def look(self, index: int) -> tuple[int, int, bool] | None:
         """Height, width and whether it is grey, from the file's header alone; `None` where that cannot be read."""
@@ -129,15 +129,41 @@ def _decode_jpeg(stored: bytes) -> Tensor | None:
 
 
 def from_pil(image: Image.Image, channels: int) -> Tensor:
-    """A PIL image as uint8 (channels, H, W), with 1 or 3 channels."""
+    """A PIL image as uint8 (channels, H, W), with 1 or 3 channels.
+
+    Raises:
+        UnusableImage: it has pixels that cannot be made such.
+    """
     if image.mode == "F":
-        raise ValueError("its pixels are floating-point numbers of unknown range; save it with 8 or 16 bits per channel")
+        raise UnusableImage(
+            "it holds floating-point pixels without a known range; images of 8 or 16 bits per channel are wanted"
+        )
     if image.mode.startswith("I"):
         image = Image.fromarray((np.asarray(image, dtype=np.int64).clip(0, 65535) >> 8).astype(np.uint8))
     elif image.mode == "P":
         image = image.convert("RGBA")  # first: a palette may hold transparency that RGB has no place for
-    pixels = torch.from_numpy(np.array(image.convert("L" if channels == 1 else "RGB")))
+    pixels = torch.from_numpy(np.array(_converted(image, "L" if channels == 1 else "RGB")))
     return pixels[None] if channels == 1 else pixels.permute(2, 0, 1).contiguous()
+
+
+def _converted(image: Image.Image, mode: str) -> Image.Image:
+    image.load()  # what is broken says so here, and with the same kind of error
+    try:
+        return image.convert(mode)
+    except ValueError as error:
+        wanted = "grey, palette and RGB images of 8 or 16 bits per channel are wanted"
+        raise UnusableImage(f"it holds pixels of Pillow's mode {image.mode}, which cannot be made {mode}; {wanted}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Why an image cannot be decoded, in a line that is the same at every try: Pillow's own may hold an address in memory."""
+    if isinstance(error, UnusableImage):
+        return str(error)
+    if isinstance(error, UnidentifiedImageError):
+        return "it is no image of a kind that Pillow knows"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror  # which, unlike the error, does not name the file again
+    return " ".join(f"{error} ({type(error).__name__})".split())
 
 
 def _said(message: str, kind: type[Exception]) -> str:

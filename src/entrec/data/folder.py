@@ -179,14 +179,18 @@ def _loaded(splits: Sequence[Files], size: tuple[int, int]) -> list[Held] | None
 def _load(files: Files, size: tuple[int, int]) -> Held | None:
     images = torch.empty(len(files), files.channels, *size, dtype=torch.uint8)
 
-    def load(places: range) -> tuple[list[int], list[int]]:
-        """Fill in these images; return the places of corrupt ones and of those of another size."""
-        corrupt, other = [], []
+    def load(places: range) -> tuple[dict[int, CorruptImage], list[int]]:
+        """Fill in these images; return the corrupt ones by place, and the places of those of another size."""
+        corrupt, other = {}, []
         for place in places:
-            image = files.read(place)
-            if image is None:
-                corrupt.append(place)
-            elif image.shape != images.shape[1:]:
+            try:
+                image = files.decoded(place)
+            except CorruptImage as error:
+                if error.strict:
+                    raise
+                corrupt[place] = error
+                continue
+            if image.shape != images.shape[1:]:
                 other.append(place)
             else:
                 images[place] = image
@@ -197,11 +201,11 @@ def _load(files: Files, size: tuple[int, int]) -> Held | None:
         reports = list(pool.map(load, [range(i, min(i + step, len(files))) for i in range(0, len(files), step)]))
     if any(other for _, other in reports):
         return None
-    corrupt = [place for places, _ in reports for place in places]
+    corrupt = {place: error for found, _ in reports for place, error in found.items()}
     if len(corrupt) == len(files):
-        raise CorruptImage(files.paths[0], f"and so for all {len(files)} images of this split")
+        raise CorruptImage(files.paths[0], f"{corrupt[0].why}; and none of all {len(files)} images of this split can be")
     keep = torch.ones(len(files), dtype=torch.bool)
-    keep[corrupt] = False
-    skipped = tuple(files.paths[place] for place in corrupt)
+    keep[list(corrupt)] = False
+    skipped = tuple(error.described for error in corrupt.values())
     paths = tuple(path for path, kept in zip(files.paths, keep.tolist(), strict=True) if kept)
     return Held(images[keep] if corrupt else images, files.labels[keep], skipped, paths)

@@ -11,7 +11,7 @@ class Held(Dataset[tuple[Tensor, int]]):
     Args:
         images: uint8 (N, C, H, W).
         labels: int64 (N,), or `None` for -1 everywhere.
-        skipped: names of files that could not be decoded and are left out.
+        skipped: files that could not be decoded and are left out, each with the reason.
         paths: of the files that the images come from, if they do.
     """
 

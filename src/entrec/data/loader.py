@@ -30,7 +30,7 @@ class Batch(NamedTuple):
     images: Tensor | tuple[Tensor, ...]  # uint8 (k, C, H, W); one such per crop, or per view where samples are several
     labels: Tensor  # int64 (k,), -1 where there is none
     index: Tensor  # type: ignore[assignment]  # int64 (k,), places in the data set; not tuple's method
-    skipped: tuple[str, ...]  # files that could not be decoded; others stand in their places
+    skipped: tuple[str, ...]  # files that could not be decoded, each with the reason; others stand in their places
 
 
 def loader(
@@ -85,8 +85,8 @@ class _Drawn(Dataset[Batch]):
         return Batch(_stacked(images), torch.tensor(labels), torch.tensor(places), tuple(broken.values()))
 
     def _readable(self, place: int, seed: int, taken: set[int], broken: dict[int, str]) -> _Sample:
-        """The sample at this place, or else the next that can be read; `broken` gains the names of those that cannot."""
-        failed: list[str] = []
+        """The sample at this place, or else the next that can be read; `broken` gains those that cannot, and why."""
+        failed: list[CorruptImage] = []
         for candidate in self._candidates(place, taken):
             if candidate in broken:
                 continue
@@ -95,12 +95,11 @@ class _Drawn(Dataset[Batch]):
             except CorruptImage as error:
                 if error.strict:
                     raise
-                broken[candidate] = error.name
-                failed.append(error.name)
+                broken[candidate] = error.described
+                failed.append(error)
             if len(failed) == _IN_A_ROW:
                 break
-        named = ", ".join(failed[:3]) + (", ..." if len(failed) > 3 else "")
-        raise NothingReadable(f"none of {len(failed)} images in a row could be decoded ({named}): is the disk there?")
+        raise NothingReadable(_in_a_row(failed))
 
     def _candidates(self, place: int, taken: set[int]) -> Iterator[int]:
         """The place and those after it, round to its beginning: first the ones that are not in the batch, then the others."""
@@ -115,6 +114,14 @@ class _Drawn(Dataset[Batch]):
         if self.crop is not None:
             image = self.crop(image, torch.Generator().manual_seed(seed))
         return image, label, place
+
+
+def _in_a_row(failed: list[CorruptImage]) -> str:
+    """That so many images could not be decoded, and why the first could not: if it could not be opened, the disk may be why."""
+    first = failed[0]
+    named = ", ".join(error.name for error in failed[:3]) + (", ..." if len(failed) > 3 else "")
+    disk = ": is the disk there?" if isinstance(first.__cause__, OSError) and first.__cause__.errno else "."
+    return f"none of {len(failed)} images in a row could be decoded ({named}){disk} Of the first: {first.why}"
 
 
 def _stacked(images: tuple[Image, ...]) -> Tensor | tuple[Tensor, ...]:

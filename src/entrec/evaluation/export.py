@@ -30,7 +30,7 @@ class Exported(NamedTuple):
     who: Who  # whose weights they are
     keys: tuple[str, ...]  # of the state dict in the file
     lines: tuple[str, ...]  # Python that builds the encoder as `model`, loads the file strictly and sets eval mode
-    transform: tuple[str, ...]  # Python that builds `transform`, from a PIL image or a uint8 tensor to the encoder's input
+    transform: tuple[str, ...]  # Python that builds `transform`, from a PIL image of any mode or a uint8 tensor to its input
     note: str  # what else to know, in words; may be empty
 
 

@@ -19,7 +19,7 @@ class Features(NamedTuple):
 
     values: Tensor  # float32 (n, d)
     labels: Tensor  # int64 (n,), -1 where there is none
-    skipped: tuple[str, ...] = ()  # data that could not be read and have no row, by path, or by index where they have none
+    skipped: tuple[str, ...] = ()  # data that could not be read and have no row: their paths, or else places, and the reasons
     places: Tensor | None = None  # int64 (n,), where in the data set each row's datum is; `extract` always says it
 
 
@@ -75,7 +75,9 @@ def extract(
                 values.append(_features(module, batch.images.to(device), device if keep_on_device else "cpu"))
                 found.append(batch._replace(images=None))
     if not values:
-        raise ValueError(f"dataset must hold at least one image that can be read, but none of its {len(dataset)} can")
+        raise ValueError(
+            f"dataset must hold at least one image that can be read, but none of its {len(dataset)} can: {skipped[0]}"
+        )
     labels, places = torch.cat([batch.labels for batch in found]), torch.cat([batch.places for batch in found])
     return Features(torch.cat(values), labels, tuple(skipped), places)
 
@@ -97,6 +99,35 @@ def labelled(features: Features, name: str = "features") -> Features:
         raise ValueError(f"{name} must have labels, but none of its {len(features.labels)} rows has one (0 or more)")
     places = None if features.places is None else features.places[rows.to(features.places.device)]
     return Features(features.values[rows.to(features.values.device)], features.labels[rows], features.skipped, places)
+
+
+def require_numbers(features: Features, module: nn.Module, name: str = "features") -> None:
+    """All features are numbers, as scores of others would look like any.
+
+    Args:
+        features: of a data set.
+        module: that they come from, whose weights may be why.
+        name: of the features, for the message.
+
+    Raises:
+        ValueError: some rows hold NaN or infinity.
+    """
+    bad, rows = int((~features.values.isfinite().all(dim=1)).sum()), len(features.values)
+    if bad:
+        raise ValueError(f"{bad} of the {rows} rows of {name} are NaN or infinite, {_likely_cause(module)}")
+
+
+def _likely_cause(module: nn.Module) -> str:
+    """Of features that are no numbers, in words."""
+    tensors = [*module.named_parameters(), *module.named_buffers()]
+    broken = [key for key, x in tensors if not bool(x.isfinite().all())]
+    if not broken:
+        return "though the encoder's weights are all finite: do its activations overflow, or are images no numbers?"
+    named = ", ".join(broken[:3]) + (", ..." if len(broken) > 3 else "")
+    return (
+        f"and so are {len(broken)} of the encoder's {len(tensors)} tensors ({named}): its training has probably diverged. Take "
+        "an earlier checkpoint, or train again with a lower learning rate (--rate)"
+    )
 
 
 @contextmanager
@@ -149,7 +180,7 @@ class _Readable(Dataset[_Sample]):
         except CorruptImage as error:
             if error.strict:
                 raise
-            return _Sample(None, -1, index, error.name)
+            return _Sample(None, -1, index, error.described)
         if image is None:
             return _Sample(None, -1, index, name)
         with torch.no_grad():  # in a worker nobody has said so yet

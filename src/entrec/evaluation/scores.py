@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from entrec.evaluation.features import Features, Prepare, extract, labelled
+from entrec.evaluation.features import Features, Prepare, extract, labelled, require_numbers
 from entrec.evaluation.few_labels import few_labels
 from entrec.evaluation.knn import knn_accuracy, knn_protocol
 from entrec.evaluation.linear import linear_probe
@@ -51,8 +51,15 @@ def score(
     knn_k: int = 20,
     knn_temperature: float = 0.07,
 ) -> Evaluation:
-    """Evaluate a frozen encoder, in eval mode, on a train and a test set; images without a label do not count."""
-    found = [extract(encoder, split, prepare, device=device, workers=workers) for split in (train, test)]
+    """Evaluate a frozen encoder, in eval mode, on a train and a test set; images without a label do not count.
+
+    Raises:
+        ValueError: there are no labels, or features that are NaN or infinite.
+    """
+    found = []
+    for name, split in (("train", train), ("test", test)):
+        found.append(extract(encoder, split, prepare, device=device, workers=workers))
+        require_numbers(found[-1], encoder, f"{name} features")
     return score_features(*_near(device, found), classes, few=few, knn_k=knn_k, knn_temperature=knn_temperature)
 
 

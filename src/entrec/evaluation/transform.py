@@ -11,9 +11,29 @@ from entrec.views.augment import Plain, resized_side
 # 1e-6 or so; rounding to eight bits on the way would be up to 2e-3 off, and a crop one pixel beside it far more.
 _ROUNDING = 1e-4
 
+# What a file's pixels become: `entrec.data.files.decode` of three channels or of one, in words that need nothing of it.
+_PIXELS = """\
+def pixels(image):  # as in training: upright, of 16 bits the 8 high ones, palettes as their colours, no transparency
+    if not isinstance(image, Image.Image):
+        return v2.functional.to_image(image).expand(CHANNELS, -1, -1)
+    if image.mode == "F":
+        raise ValueError("it holds floating-point pixels without a known range: an image of 8 or 16 bits is wanted")
+    image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I"):
+        image = Image.fromarray((np.asarray(image, dtype=np.int64).clip(0, 65535) >> 8).astype(np.uint8))
+    if image.mode == "P":
+        image = image.convert("RGBA")
+    return v2.functional.to_image(image.convert(MODE))
+"""
+_MODES = {1: '"L"', 3: '"RGB"'}
+
 
 def transform_lines(mean: Sequence[float], std: Sequence[float], size: int) -> tuple[str, ...]:
-    """Python that builds `transform`, from a PIL image or a uint8 tensor (C, H, W) to the encoder's input (C, size, size)."""
+    """Python that builds `transform`, from a PIL image or a uint8 tensor (C, H, W) to the encoder's input (C, size, size).
+
+    PIL images of any mode become grey for an encoder of one channel and RGB for one of three, as files do in training; other
+    encoders take tensors of as many channels as they have.
+    """
     side, square = resized_side(size), f"({size}, {size})"
     if side is None:
         resizing: tuple[str, ...] = (f"view = v2.Resize({square}, antialias=True)",)
@@ -22,10 +42,19 @@ def transform_lines(mean: Sequence[float], std: Sequence[float], size: int) -> t
             f"centre = v2.Compose([v2.Resize({side}, antialias=True), v2.CenterCrop({size})])",
             f"view = v2.Lambda(lambda image: image if image.shape[-2:] == {square} else centre(image))",
         )
+    imports, converting, to_image = _converting(len(mean))
     normalise = f"v2.Normalize(mean={list(mean)}, std={list(std)})"
-    to_floats = "v2.ToImage(), v2.ToDtype(torch.float32, scale=True)"
+    to_floats = f"{to_image}, v2.ToDtype(torch.float32, scale=True)"
     compose = f"transform = v2.Compose([{to_floats}, view, {normalise}, v2.ToPureTensor()])"
-    return ("import torch", "from torchvision.transforms import v2", *resizing, compose)
+    return (*imports, "from torchvision.transforms import v2", *converting, *resizing, compose)
+
+
+def _converting(channels: int) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    """Imports, lines and the first step of the transform, which makes an image of these channels of whatever is given."""
+    if channels not in _MODES:
+        return ("import torch",), (), "v2.ToImage()"
+    lines = _PIXELS.replace("CHANNELS", str(channels)).replace("MODE", _MODES[channels]).split("\n")
+    return ("import numpy as np", "import torch", "from PIL import Image, ImageOps"), tuple(lines), "v2.Lambda(pixels)"
 
 
 def check_transform(lines: Sequence[str], plain: Plain, std: Sequence[float]) -> None:

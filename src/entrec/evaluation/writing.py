@@ -29,7 +29,7 @@ def write_features(
     `.npy` holds the values. Beside it NAME.labels.npy holds the labels, where there are any, and NAME.csv says of each row the
     path (or place in the data set), the label (-1 for none) and the class. `.safetensors` holds `features` and `labels`, and
     in its metadata the paths or places as `names` and the names of the classes as `classes` (both JSON lists), and as
-    `skipped` the names of data without a row, one per line. More than 64 MiB of names, which a header has no room for, are a
+    `skipped` the data without a row and why, one per line. More than 64 MiB of names, which a header has no room for, are a
     tensor `names` instead: the bytes of the JSON list.
 
     Args:
@@ -79,8 +79,8 @@ def readable(name: str) -> str:
 
 
 def in_words(skipped: Sequence[str]) -> str:
-    """How many images could not be read, and the names of the first few."""
-    names = ", ".join(map(readable, skipped[:3])) + (", ..." if len(skipped) > 3 else "")
+    """How many images could not be read, and the first few with their reasons."""
+    names = "; ".join(map(readable, skipped[:3])) + ("; ..." if len(skipped) > 3 else "")
     return f"{len(skipped)} corrupt image{'s were' if len(skipped) > 1 else ' was'} skipped: {names}"
 
 

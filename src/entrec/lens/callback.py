@@ -22,6 +22,7 @@ from entrec.lens.batches import one_batch, part_of, rows_of
 from entrec.lens.judged import judged
 from entrec.lens.projections import Views, check_projections, measurable
 from entrec.lens.readings import CodeReadings, Readings
+from entrec.lens.remedies import Objective
 from entrec.lens.undisturbed import undisturbed
 from entrec.lens.verdict import FAILURES, HOPELESS, Verdict
 
@@ -64,6 +65,7 @@ class LensCallback(_Base):  # type: ignore[misc]
         on_collapse: `"stop"` ends the run when it has been seen collapsed or diverging twice in a row: one batch may be odd.
         rows: no more than these are looked at. A first and a last look at 2048 held-out ones take 4 % of 600 steps of 64.
         method: that trains, whose remedies are named too (for `Pretraining`: known).
+        er: it trains with the ER objective, which is no remedy then (for `Pretraining`: known).
     """
 
     _plain: type["LensCallback"]
@@ -86,13 +88,14 @@ class LensCallback(_Base):  # type: ignore[misc]
         rows: int = 512,
         method: str = "",
         held_out_every: int | None = None,
+        er: bool = False,
     ) -> None:
         if projections is not None and not callable(projections):
             raise TypeError(f"projections must be a function of the module and a batch, got {type(projections).__name__}")
         if on_collapse not in get_args(OnCollapse):
             raise ValueError(f"on_collapse must be 'warn' or 'stop', got {on_collapse!r}{_nearest(on_collapse)}")
         checks.positive("kappa", kappa)
-        self.projections, self.kappa, self.codes, self.method = projections, kappa, codes, method
+        self.projections, self.kappa, self.codes, self.method, self.er = projections, kappa, codes, method, er
         self.every, self.rows = checks.whole("every", every, 1), checks.whole("rows", rows, 2)
         self.held_out, self.on_collapse = held_out, on_collapse
         self.held_out_every = None if held_out_every is None else checks.whole("held_out_every", held_out_every, 1)
@@ -173,9 +176,9 @@ class LensCallback(_Base):  # type: ignore[misc]
         concludes = looks and (self._kept is None or "lens_held_out" in seen)
         self._held_out_step = self._step if concludes and self._kept is not None else self._held_out_step
         if trainer.is_global_zero:
-            method = self.method or (type(pl_module.method).__name__.lower() if self.projections is None else "")
+            of = Objective(self.method, self.er) if self.projections is not None else self._known_objective(pl_module.method)
             for name, views in seen.items():
-                readings, verdict = judged(tuple(map(measurable, views.z)), views.codes, self.kappa, method)
+                readings, verdict = judged(tuple(map(measurable, views.z)), views.codes, self.kappa, *of)
                 if readings is not None:
                     numbers = {f"{name}/{key}": value for key, value in _numbers(readings).items()}
                     self._log(trainer, pl_module, numbers, looks, ended)
@@ -185,6 +188,10 @@ class LensCallback(_Base):  # type: ignore[misc]
             hopeless = [verdict.name in HOPELESS for _, verdict in self.history[-2:]] == [True, True]
             stop = trainer.strategy.reduce_boolean_decision(trainer.is_global_zero and hopeless, all=False)
             trainer.should_stop = trainer.should_stop or stop
+
+    def _known_objective(self, method: Any) -> Objective:
+        """What one of `entrec.methods` trains with."""
+        return Objective(self.method or type(method).__name__.lower(), self.er or getattr(method, "with_er", False))
 
     def _log(self, trainer: Any, pl_module: Any, numbers: dict[str, float], looks: bool, ended: bool) -> None:
         if not ended:  # for callbacks that monitor them; other processes do not have these keys, and must not be waited for

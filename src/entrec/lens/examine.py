@@ -40,6 +40,7 @@ def examine(
     method: str = "",
     max_rows: int = MAX_ROWS,
     seed: int = 0,
+    er: bool = False,
 ) -> Examined:
     """Look at embeddings of one view, or of two views of the same data, and say what they are.
 
@@ -51,6 +52,7 @@ def examine(
         method: that made them (byol, dino, ...), whose remedies are named too.
         max_rows: look at no more than these, a sample of all.
         seed: of that sample.
+        er: they were trained with the ER objective, so that it is not named as a remedy.
 
     Example:
         >>> z = torch.randn(300, 8, generator=torch.Generator().manual_seed(0))
@@ -69,7 +71,7 @@ def examine(
     readings = look_at_codes(*map(_distributions, found.views)) if codes else look(*found.views, kappa=kappa)
     if len(views) == 1:
         notes += ("Of one view it cannot be said what it tells of another: give that one's embeddings too.",)
-    return Examined(readings, diagnose(readings, method, len(found.broken), found.rows), found, notes)
+    return Examined(readings, diagnose(readings, method, len(found.broken), found.rows, er), found, notes)
 
 
 def _table(name: str, given: Any) -> Read:

@@ -8,7 +8,7 @@ from entrec.lens.verdict import Verdict, diagnose, diverging
 
 
 def judged(
-    views: tuple[Tensor, ...], codes: bool, kappa: float, method: str
+    views: tuple[Tensor, ...], codes: bool, kappa: float, method: str, er: bool = False
 ) -> tuple[Readings | CodeReadings | None, Verdict | None]:
     """The readings of the rows that can be used, and the verdict; neither of a single row.
 
@@ -17,6 +17,7 @@ def judged(
         codes: they are logits of codes: all zero is an even guess then, and else no direction.
         kappa: of the kernel.
         method: whose remedies are named too.
+        er: it trains with the ER objective, which is no remedy then.
     """
     usable = torch.stack([x.isfinite().all(dim=1) & ((x != 0).any(dim=1) | codes) for x in views]).all(dim=0)
     rows, broken = len(usable), int((~usable).sum())
@@ -24,4 +25,4 @@ def judged(
         return None, diverging(broken, rows, method) if broken else None
     kept = [x[usable] for x in views]
     readings = look_at_codes(*(x.double().softmax(dim=1) for x in kept)) if codes else look(*kept, kappa=kappa)
-    return readings, diagnose(readings, method, broken)
+    return readings, diagnose(readings, method, broken, er=er)

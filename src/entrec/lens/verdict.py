@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from entrec.lens.readings import CodeReadings, Pairs, Readings
+from entrec.lens.remedies import Objective, remedies
 
-Name = Literal["healthy", "weak", "collapsed", "uninformative", "low rank", "saturated", "diverging"]
+Name = Literal["healthy", "weak", "collapsed", "uninformative", "low rank", "saturated", "diverging", "early"]
 
 FAILURES: tuple[Name, ...] = ("collapsed", "diverging", "low rank", "uninformative")
 HOPELESS: tuple[Name, ...] = ("collapsed", "diverging")  # a run seldom comes back from these, where the bound does not rise
@@ -23,6 +24,9 @@ EVEN = 0.99  # of ln m: distributions that say nothing
 FEW = 0.5  # times the root of how many directions there could be; two are always few
 HANDFUL = 16  # rows that prove nothing
 BROKEN = 0.01  # of the rows: fewer are left out, and said
+# Steps before which nothing is called a failure: with one or two steps an epoch, runs that went well looked collapsed up to
+# step 9 and like few directions up to step 44 (SimCLR, MoCo, BYOL + ER; digits and shapes, tiny encoder).
+EARLY = 60
 
 _TITLES: dict[Name, str] = {
     "healthy": "Healthy: spread out, and one view tells of the other",
@@ -32,47 +36,12 @@ _TITLES: dict[Name, str] = {
     "low rank": "Dimensional collapse: few directions, or few codes, are in use",
     "saturated": "Too few data to tell more: a bound is at its own ceiling",
     "diverging": "Diverging: embeddings are no numbers any more",
+    "early": "Too early to tell: few steps have been taken, and data are not told apart yet",
 }
 _ALONE = "Healthy: spread out, as far as one view can say"
 _AROUND_A_MEAN = "Healthy: close together around a common mean, and yet one view tells of the other"
 _MEAN_ALONE = "Close together around a common mean, from which data still differ"
 _CENTRED = "Subtract the mean of all rows before cosines are compared, and look again."
-
-_REMEDIES: dict[Name, dict[str, str]] = {
-    "collapsed": {
-        "": "Train with entropy in the loss (the ER objective; entrec train --er), which keeps data apart; or lower the "
-        "learning rate.",
-        "byol": "Use a slower teacher (--ema 0.99 or more), a predictor that keeps up (--set predictor_rate=10), or --er.",
-        "dino": "Keep centring on, lower teacher_temperature (0.04) or raise the EMA (0.996); or --er.",
-        "swav": "Lower epsilon (0.05 to 0.03), use a queue if batches have fewer rows than prototypes, or --er.",
-        "deepcluster": "Draw batches evenly over clusters (the default), cluster more often, or --er.",
-        "moco": "Use a slower key encoder (--ema 0.99 or more) and a lower learning rate; or --er.",
-    },
-    "uninformative": {
-        "": "Check that both views come from the same datum, row by row. Then: a higher learning rate, weaker augmentations, a "
-        "lower temperature (a higher kappa).",
-        "dino": "A loss that stays at ln(codes) is this: lower teacher_temperature, so that targets sharpen, warm up longer, "
-        "or use fewer codes.",
-        "swav": "A loss that stays at ln(prototypes) is this: lower epsilon and temperature, freeze prototypes for the first "
-        "steps, or use fewer prototypes.",
-        "deepcluster": "A loss that stays at ln(clusters) is this: lower the temperature, or use fewer clusters.",
-        "simclr": "A loss that stays at ln(2 x batch - 1) is this: raise the learning rate, or lower the temperature.",
-    },
-    "weak": {
-        "": "At the beginning of training this is usual. Later: more steps (smaller batches, more epochs), a higher learning "
-        "rate, or a lower temperature (a higher kappa).",
-    },
-    "low rank": {
-        "": "Judge and use the encoder's output rather than the head's. For more directions: more entropy (--er, or a smaller "
-        "weight of the reconstruction), a wider head, BatchNorm in it, or stronger augmentations.",
-    },
-    "saturated": {
-        "": "Look at more data: InfoNCE cannot pass ln(rows). Where ER is at its ceiling, a higher kappa sees finer detail.",
-    },
-    "diverging": {
-        "": "Lower the learning rate, warm up longer, or train in float32; then go on from the last good checkpoint.",
-    },
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -92,7 +61,9 @@ class Verdict:
     remedies: tuple[str, ...] = ()
 
 
-def diagnose(readings: Readings | CodeReadings, method: str = "", broken: int = 0, rows: int | None = None) -> Verdict:
+def diagnose(
+    readings: Readings | CodeReadings, method: str = "", broken: int = 0, rows: int | None = None, er: bool = False
+) -> Verdict:
     """Say what readings mean.
 
     The first that holds, from the worst on: rows that are no numbers, one point, few directions, nothing told of the other
@@ -103,6 +74,7 @@ def diagnose(readings: Readings | CodeReadings, method: str = "", broken: int = 
         method: whose remedies to name, besides those for all.
         broken: rows that were not finite and are not in the readings.
         rows: how many there were in all, where the readings are of a sample.
+        er: they were trained with the ER objective, so that it is not named as a remedy.
 
     Example:
         >>> import torch
@@ -115,71 +87,91 @@ def diagnose(readings: Readings | CodeReadings, method: str = "", broken: int = 
     if broken > max(1, BROKEN * rows):
         return diverging(broken, rows, method)
     if isinstance(readings, CodeReadings):
-        return _of_codes(readings, method)
-    return _of_directions(readings, method)
+        return _of_codes(readings, Objective(method, er))
+    return _of_directions(readings, Objective(method, er))
 
 
 def diverging(broken: int, rows: int, method: str = "") -> Verdict:
     """Said of rows that are no numbers, where perhaps none is left to be looked at."""
-    return _verdict("diverging", (f"{broken} of {rows} rows are NaN, infinite or zero.",), method)
+    return _verdict("diverging", (f"{broken} of {rows} rows are NaN, infinite or zero.",), Objective(method))
 
 
-def _of_directions(found: Readings, method: str) -> Verdict:
+def unless_early(verdict: Verdict, steps: int) -> Verdict:
+    """The verdict on a run, or that it is too early for one: a network that has hardly begun may look as if it had collapsed.
+
+    What is no number any more has failed, however early.
+
+    Args:
+        verdict: of `diagnose`.
+        steps: of the optimiser that lie behind it.
+
+    Example:
+        >>> collapsed = Verdict("collapsed", "Constant collapse", ("Entropy 0.01 nats.",))
+        >>> unless_early(collapsed, 2).name, unless_early(collapsed, 200).name
+        ('early', 'collapsed')
+    """
+    if steps >= EARLY or verdict.name not in FAILURES or verdict.name == "diverging":
+        return verdict
+    few = f"Steps taken: {steps}. Before {EARLY} also a run that goes well may look like one that has failed."
+    return Verdict("early", _TITLES["early"], (few, *verdict.because), remedies("early", Objective()))
+
+
+def _of_directions(found: Readings, of: Objective) -> Verdict:
     filled = (
         f"Entropy {found.entropy:.2f} nats: {found.filled:.0%} of the way from a single point ({found.floor:.2f}) to the whole "
         f"sphere ({found.ceiling:.2f})."
     )
     directions = f"Effective rank {found.rank:.1f} of {found.largest_rank}."
     if found.rows < HANDFUL and found.pairs is None:
-        return _verdict("saturated", (f"{found.rows} rows are too few to tell anything.", filled), method)
+        return _verdict("saturated", (f"{found.rows} rows are too few to tell anything.", filled), of)
     if found.filled < AT_FLOOR:
-        return _close_together(found, filled, directions, method)
+        return _close_together(found, filled, directions, of)
     if found.rank < _few(found.largest_rank):
-        return _verdict("low rank", (directions, filled), method)
+        return _verdict("low rank", (directions, filled), of)
     if found.pairs is None:
-        return _verdict("healthy", (filled, directions), method, title=_ALONE)
+        return _verdict("healthy", (filled, directions), of, title=_ALONE)
     told = _told(found.pairs)
     if not _tells(found.pairs, found.rows):
-        return _verdict(_untold(found.rows), (*told, filled), method)
+        return _verdict(_untold(found.rows), (*told, filled), of)
     if _at_ceiling(found.pairs):
-        return _verdict("saturated", (*told, filled, directions), method)
+        return _verdict("saturated", (*told, filled, directions), of)
     name: Name = "healthy" if found.pairs.nearer > CLEARLY else "weak"
-    return _verdict(name, (filled, directions, *told), method)
+    return _verdict(name, (filled, directions, *told), of)
 
 
-def _close_together(found: Readings, filled: str, directions: str, method: str) -> Verdict:
+def _close_together(found: Readings, filled: str, directions: str, of: Objective) -> Verdict:
     """One point, or a common mean that data differ from: a network that is still untrained has that, and many that are not."""
     spread = (
         f"The directions' median coordinate has {found.spread[1]:.3f} of the standard deviation that it has on an even sphere."
     )
     if found.spread[1] < POINT or (found.pairs is not None and found.pairs.nearer <= BARELY):
-        return _verdict("collapsed", (filled, spread, directions), method)
+        return _verdict("collapsed", (filled, spread, directions), of)
     if found.pairs is None:
-        return _verdict("weak", (filled, spread, directions), title=_MEAN_ALONE, remedies=(_CENTRED,))
+        return _verdict("weak", (filled, spread, directions), of, title=_MEAN_ALONE, helps=(_CENTRED,))
     because = (filled, spread, directions, *_told(found.pairs))
     if found.pairs.nearer > CLEARLY:
-        return _verdict("healthy", because, title=_AROUND_A_MEAN, remedies=(_CENTRED,))
-    return _verdict("weak", because, method)
+        return _verdict("healthy", because, of, title=_AROUND_A_MEAN, helps=(_CENTRED,))
+    return _verdict("weak", because, of)
 
 
-def _of_codes(found: CodeReadings, method: str) -> Verdict:
+def _of_codes(found: CodeReadings, of: Objective) -> Verdict:
     used = f"Entropy of the codes in use {found.marginal:.2f} nats, {found.marginal / found.largest:.0%} of ln {found.codes}."
     own = f"Entropy of a datum's own distribution {found.conditional:.2f} nats, {found.conditional / found.largest:.0%} of it."
     if found.marginal < AT_FLOOR * found.largest:
-        return _verdict("collapsed", (used, own), method)
+        return _verdict("collapsed", (used, own), of)
     signature = (f"A cross entropy of ln {found.codes} = {found.largest:.4f} is that of an even guess.",)
     if found.conditional > EVEN * found.largest:
-        return _verdict("uninformative", (own, used, *signature), method)
+        return _verdict("uninformative", (own, used, *signature), of)
     if math.exp(found.marginal) < _few(min(found.rows, found.codes), FEW / 2):
-        return _verdict("low rank", (f"As many codes in use as {math.exp(found.marginal):.1f} even ones.", used, own), method)
+        return _verdict("low rank", (f"As many codes in use as {math.exp(found.marginal):.1f} even ones.", used, own), of)
     if found.pairs is None:
-        return _verdict("healthy", (used, own), method, title=_ALONE)
+        return _verdict("healthy", (used, own), of, title=_ALONE)
     told = _told(found.pairs)
     if not _tells(found.pairs, found.rows):
-        return _verdict(_untold(found.rows), (*told, used, own, *signature), method)
+        return _verdict(_untold(found.rows), (*told, used, own, *signature), of)
     if found.pairs.er_bound > AT_CEILING * found.pairs.infonce_ceiling:  # of k data, no more than ln k can be told apart
-        return _verdict("saturated", (*told, used, own), method)
-    return _verdict("healthy" if found.pairs.nearer > CLEARLY else "weak", (used, own, *told), method)
+        return _verdict("saturated", (*told, used, own), of)
+    return _verdict("healthy" if found.pairs.nearer > CLEARLY else "weak", (used, own, *told), of)
 
 
 def _few(could: int, times: float = FEW) -> float:
@@ -211,9 +203,10 @@ def _told(pairs: Pairs) -> tuple[str, ...]:
 
 
 def _verdict(
-    name: Name, because: tuple[str, ...], method: str = "", title: str | None = None, remedies: tuple[str, ...] | None = None
+    name: Name,
+    because: tuple[str, ...],
+    of: Objective,
+    title: str | None = None,
+    helps: tuple[str, ...] | None = None,
 ) -> Verdict:
-    if remedies is None:
-        known = _REMEDIES.get(name, {})
-        remedies = tuple(known[key] for key in dict.fromkeys((method.lower(), "")) if key in known)
-    return Verdict(name, title or _TITLES[name], because, remedies)
+    return Verdict(name, title or _TITLES[name], because, remedies(name, of) if helps is None else helps)

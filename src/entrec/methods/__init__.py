@@ -68,6 +68,8 @@ class Entry(NamedTuple):
         recipe: the augmentations that it was published with.
         per_image: it keeps something for each image of the data set, so `build` wants to know how many there are.
         views: how many full-size views a step takes where the options do not say.
+        why_views: why they do not say it, where they do not.
+        of_own_loss: options that only its own loss reads, and the ER objective does not.
     """
 
     options: type[Any]
@@ -76,15 +78,33 @@ class Entry(NamedTuple):
     recipe: str
     per_image: bool = False
     views: int = 2
+    why_views: str = ""
+    of_own_loss: tuple[str, ...] = ()
 
 
 METHODS: dict[str, Entry] = {
-    "simclr": Entry(simclr.Options, simclr.defaults, SimCLR, simclr.RECIPE),
-    "cmc": Entry(cmc.Options, cmc.defaults, CMC, cmc.RECIPE),
-    "ir": Entry(ir.Options, ir.defaults, IR, ir.RECIPE, per_image=True, views=1),
-    "moco": Entry(moco.Options, moco.defaults, MoCo, moco.RECIPE),
+    "simclr": Entry(simclr.Options, simclr.defaults, SimCLR, simclr.RECIPE, of_own_loss=("temperature",)),
+    "cmc": Entry(cmc.Options, cmc.defaults, CMC, cmc.RECIPE, of_own_loss=("temperature",)),
+    "ir": Entry(
+        ir.Options,
+        ir.defaults,
+        IR,
+        ir.RECIPE,
+        per_image=True,
+        views=1,
+        why_views="it takes 1 view of an image, to find the image's entry in the bank",
+        of_own_loss=("temperature", "negatives"),
+    ),
+    "moco": Entry(
+        moco.Options,
+        moco.defaults,
+        MoCo,
+        moco.RECIPE,
+        why_views="it takes 2 views of an image, one that asks and one that is the key",
+        of_own_loss=("temperature", "queue"),
+    ),
     "deepcluster": Entry(deepcluster.Options, deepcluster.defaults, DeepCluster, deepcluster.RECIPE, per_image=True),
     "swav": Entry(swav.Options, swav.defaults, SwAV, swav.RECIPE),
-    "byol": Entry(byol.Options, byol.defaults, BYOL, byol.RECIPE),
+    "byol": Entry(byol.Options, byol.defaults, BYOL, byol.RECIPE, of_own_loss=("scale",)),
     "dino": Entry(dino.Options, dino.defaults, DINO, dino.RECIPE),
 }

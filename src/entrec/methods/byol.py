@@ -70,6 +70,7 @@ class BYOL(nn.Module):
         # On the device, as it may change with every step.
         self.register_buffer("coefficient", torch.tensor(options.ema or 0.0, dtype=torch.float64), persistent=False)
         self.er = ContinuousER(options.kappa, options.estimator, options.weight, gather)
+        self.with_er = er
         self.loss = None if er else BYOLLoss(validate=False)
         self.scale = options.scale
 

@@ -63,6 +63,7 @@ class CMC(nn.Module):
         self.other_encoders = nn.ModuleList(others)
         self.projectors = nn.ModuleList(mlp(width, options.hidden, options.dim) for _ in range(1 + wanted))
         self.er = ContinuousER(options.kappa, options.estimator, options.weight, gather)
+        self.with_er = er
         self.loss = None if er else InfoNCELoss(options.temperature, gather_distributed=gather, validate=False)
 
     def forward(self, views: Views) -> Step:

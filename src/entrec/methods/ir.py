@@ -50,6 +50,7 @@ class IR(nn.Module):
         self.bank = Bank(images, options.dim)
         self.momentum, self.negatives = options.momentum, options.negatives
         self.er = ContinuousER(options.kappa, options.estimator, options.weight, gather)
+        self.with_er = er
         self.loss = None if er else MemoryBankLoss(options.temperature, validate=False)
 
     def forward(self, views: Views) -> Step:

@@ -61,7 +61,7 @@ class MoCo(nn.Module):
         self.teacher = None if options.ema is None else Teacher(nn.Sequential(self.encoder, self.projector))
         if self.teacher is not None:
             interleave_splits(self.teacher)
-        self.ema, self.symmetric = options.ema, options.symmetric
+        self.ema, self.symmetric, self.with_er = options.ema, options.symmetric, er
         self.queue = None if er else Queue(options.queue, options.dim)
         self.er = ContinuousER(options.kappa, options.estimator, options.weight, gather)
         self.loss = MemoryBankLoss(options.temperature, validate=False)

@@ -52,6 +52,7 @@ class SimCLR(nn.Module):
         self.projector = mlp(width, options.hidden, options.dim, norm_last=options.norm_last, affine_last=True)
         self.passed = together if options.shared_statistics else each
         self.er = ContinuousER(options.kappa, options.estimator, options.weight, gather)
+        self.with_er = er
         self.loss = None if er else NTXentLoss(options.temperature, gather_distributed=gather, validate=False)
 
     def forward(self, views: Views) -> Step:

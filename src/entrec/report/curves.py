@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from entrec.report.chart import Kind, Line, chart
-from entrec.report.known import Known
+from entrec.report.known import Known, whereof
 from entrec.report.style import Look, look_of
 
 
@@ -13,7 +13,7 @@ class Panel(NamedTuple):
 
     Args:
         key: the column of metrics.csv.
-        title: of the chart.
+        title: of the chart; `{whereof}` stands for the images that the lens looked at.
         kind: of its axis.
         ceiling: the column of what the number cannot pass.
         alike: whether only runs with the same kernel and dimensions can share an axis.
@@ -27,12 +27,12 @@ class Panel(NamedTuple):
 
 
 _PANELS = (
-    Panel("held_out_entropy", "Entropy, held out (0: one point, 1: evenly spread)", "share"),
-    Panel("held_out_er_bound", "ER bound, held out (nats)", ceiling="held_out_er_ceiling"),
-    Panel("held_out_infonce_bound", "InfoNCE bound, held out (nats)", ceiling="held_out_infonce_ceiling"),
+    Panel("held_out_entropy", "Entropy, {whereof} (0: one point, 1: evenly spread)", "share"),
+    Panel("held_out_er_bound", "ER bound, {whereof} (nats)", ceiling="held_out_er_ceiling"),
+    Panel("held_out_infonce_bound", "InfoNCE bound, {whereof} (nats)", ceiling="held_out_infonce_ceiling"),
     Panel("knn_top1", "kNN accuracy (%)", "percent"),
     Panel("probe_top1", "Online probe's accuracy (%)", "percent"),
-    Panel("effective_rank", "Effective rank, held out"),
+    Panel("effective_rank", "Effective rank, {whereof}"),
     Panel("er_bound", "ER bound, in training (nats)"),
     Panel("entropy", "Entropy, in training (nats)", alike=True),
     Panel("reconstruction", "Reconstruction, in training (nats)", alike=True),
@@ -67,7 +67,8 @@ def _groups(runs: Mapping[int, Known]) -> Iterator[dict[int, Known]]:
 
 def _chart(panel: Panel, runs: Mapping[int, Known], named: bool) -> str:
     whose = f": {', '.join(run.name for run in runs.values())}" if named else ""
-    return chart(panel.title + whose, [line for pair in runs.items() for line in _lines(panel, *pair)], panel.kind)
+    title = panel.title.format(whereof=whereof(list(runs.values())))
+    return chart(title + whose, [line for pair in runs.items() for line in _lines(panel, *pair)], panel.kind)
 
 
 def _lines(panel: Panel, number: int, run: Known) -> Iterator[Line]:

@@ -1,4 +1,4 @@
-"""What a run's encoder makes of held-out images: a map of them, and who is near whom."""
+"""What a run's encoder makes of held-out images, or of training images where there are no others: a map, and neighbours."""
 
 import base64
 import io
@@ -27,6 +27,7 @@ class Gallery(NamedTuple):
         pictures: of the images, uint8 (C, H, W) each.
         labels: (k,), -1 without.
         classes: their names; empty without labels.
+        held_out: they are of a test split; else of data that have none.
     """
 
     name: str
@@ -34,14 +35,18 @@ class Gallery(NamedTuple):
     pictures: Sequence[Tensor]
     labels: Tensor
     classes: tuple[str, ...]
+    held_out: bool = True
 
 
 def shown(galleries: Sequence[Gallery]) -> str:
     """A map and strips of neighbours for each run, as HTML."""
     drawn = "".join(maps(x.name, x.features, x.labels, x.classes) for x in galleries)
     strips = "".join(f"<h3>{escape(gallery.name)}</h3>{_strips(gallery)}" for gallery in galleries)
+    others = ", ".join(escape(x.name) for x in galleries if not x.held_out)
+    of_whom = f" Not held out, as there is no test split, but of the images to train on: those of {others}." if others else ""
     return (
-        "<h2>Maps of held-out images</h2><p class='small'>The encoder's features of each image, in the plane.</p>"
+        f"<h2>Maps of {'' if others else 'held-out '}images</h2>"
+        f"<p class='small'>The encoder's features of each image, in the plane.{of_whom}</p>"
         f"<div class='{'grid' if umap() is None else 'pairs'}'>{drawn}</div>"
         "<h2>Nearest neighbours</h2><p class='small'>At the left an image, then those whose features are nearest (cosine), the "
         f"nearest first.</p>{strips}"

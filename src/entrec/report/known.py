@@ -22,6 +22,8 @@ class Known(NamedTuple):
         numbers: its summary; of a run that has not ended, the means over the latest epoch in which each was measured.
         ended: whether it has.
         verdicts: the lens's in turn, with the number of epochs behind each.
+        trained_on: the lens looked at images that were trained on, as there is no test split; runs of older versions do not
+            say so.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Known(NamedTuple):
     numbers: Mapping[str, Any]
     ended: bool
     verdicts: Sequence[tuple[int, str]]
+    trained_on: bool = False
 
     @property
     def so_far(self) -> str:
@@ -54,10 +57,17 @@ def _known(name: str, run: Run) -> Known:
     if (run.folder / "summary.json").is_file():
         summary = run.summary
         verdicts = [(one["epochs"], one["verdict"]) for one in summary.get("verdicts") or ()]
-        return Known(name, run.config, rows, summary, True, verdicts)
-    looks = _looks(run)
+        return Known(name, run.config, rows, summary, True, verdicts, summary.get("looked_at") == "train")
+    looks, trained_on = _looks(run)
     numbers = {**_latest(rows), "verdict": looks[-1][1] if looks else None}
-    return Known(name, run.config, rows, numbers, False, looks)
+    return Known(name, run.config, rows, numbers, False, looks, trained_on)
+
+
+def whereof(runs: Sequence[Known]) -> str:
+    """What the lens's numbers are of, in a title: images that were held out, or trained on where there is no test split."""
+    if not any(run.trained_on for run in runs):
+        return "held out"
+    return "on training images" if all(run.trained_on for run in runs) else "held out or on training images"
 
 
 def _latest(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -69,10 +79,10 @@ def _latest(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return found
 
 
-def _looks(run: Run) -> list[tuple[int, str]]:
-    """What the lens has seen until the last checkpoint; nothing where there is none to be read."""
+def _looks(run: Run) -> tuple[list[tuple[int, str]], bool]:
+    """What the lens has seen until the last checkpoint, and whether on training images; nothing where none can be read."""
     try:
-        history = checkpoint.load(run.checkpoint).history
+        found = checkpoint.load(run.checkpoint)
     except UNREADABLE:
-        return []
-    return [(epochs, verdict) for epochs, verdict, _ in history.looks]
+        return [], False
+    return [(epochs, verdict) for epochs, verdict, _ in found.history.looks], found.facts.get("held_out") is False

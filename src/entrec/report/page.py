@@ -15,7 +15,7 @@ from entrec.training.run import Run, write_text
 
 _READING = (
     "In the table, numbers in nats are means over the logged batches of the last epoch, or of the one whose encoder was kept; "
-    "in the curves, over each epoch's. Held out means images that were not trained on, where there are any. Entropy and "
+    "in the curves, over each epoch's. Held out means images that were not trained on, where there are any.{} Entropy and "
     "reconstruction add up to a bound on the mutual information of two views' projections. A bound below zero tells nothing: "
     "mutual information is never less than zero. With an estimated entropy, compare bounds at equal batch and kernel. "
     "Entropies in nats depend on the number of dimensions and on the kernel: to compare runs that differ in these, take the "
@@ -50,7 +50,7 @@ def _page(runs: Sequence[Known], title: str, words: Sequence[str], galleries: Se
         f"{run.name} has not ended: its numbers are the latest, its curves end where it is." for run in runs if not run.ended
     ]
     paragraphs = "".join(f"<p>{escape(text)}</p>" for text in (*words, *going_on))
-    reading = _READING + (_CEILINGS if has_ceilings(runs) else "")
+    reading = _READING.format(escape(_trained_on(runs))) + (_CEILINGS if has_ceilings(runs) else "")
     return (
         "<!doctype html><html lang='en'><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
@@ -59,6 +59,12 @@ def _page(runs: Sequence[Known], title: str, words: Sequence[str], galleries: Se
         f"{shown(galleries) if galleries else ''}{_protocols(runs)}{differences(runs)}"
         f"<h2>Settings</h2>{''.join(_settings(run) for run in runs)}</html>\n"
     )
+
+
+def _trained_on(runs: Sequence[Known]) -> str:
+    """The runs of which nothing was held out, named."""
+    names = ", ".join(run.name for run in runs if run.trained_on)
+    return f" Here there is no test split: the lens looked at images that were trained on ({names})." if names else ""
 
 
 def _toggles(count: int) -> str:

@@ -34,8 +34,8 @@ def report(
     Args:
         runs: or their folders; one that has not ended yet is shown as far as it is.
         out: the HTML file.
-        images: whether to look at held-out images: needs the data, and a checkpoint of each run. The page says which runs'
-            images are left out for want of these.
+        images: whether to look at held-out images, or at training images where there is no test split: needs the data, and a
+            checkpoint of each run. The page says which runs' images are left out for want of these.
         data: the images, if not the run's own: as for `entrec.train`.
         device: auto, cpu or cuda.
         overwrite: replace the file.
@@ -98,7 +98,8 @@ def _gallery(name: str, run: Run, data: Any, device: str) -> Gallery:
     assert found.places is not None  # of what `extract` returns
     pictures = [chosen[int(place)][0] for place in found.places]
     classes = source.classes if bool((found.labels >= 0).all()) else ()
-    return Gallery(name, found.values.cpu().float(), pictures, torch.as_tensor(found.labels).cpu(), classes)
+    labels, held_out = torch.as_tensor(found.labels).cpu(), source.test is not None
+    return Gallery(name, found.values.cpu().float(), pictures, labels, classes, held_out)
 
 
 def _first_line(error: Exception) -> str:

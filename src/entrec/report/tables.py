@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from entrec.report.known import Known
+from entrec.report.known import Known, whereof
 
 COLUMNS = (
     ("verdict", "lens", "{}"),
@@ -14,7 +14,6 @@ COLUMNS = (
     ("entropy", "entropy (nats)", "{:.2f}"),
     ("reconstruction", "reconstruction (nats)", "{:.2f}"),
 )
-_COMPARED = ("held_out_entropy", "entropy, held out (0 to 1)", "{:.2f}")  # at whatever dimensions
 
 
 def cell(summary: Mapping[str, Any], key: str, form: str) -> str:
@@ -25,7 +24,8 @@ def cell(summary: Mapping[str, Any], key: str, form: str) -> str:
 
 def scores(runs: Sequence[Known]) -> str:
     """What each run reached, what matters most first."""
-    columns = (*COLUMNS[:3], _COMPARED, *COLUMNS[3:])
+    compared = ("held_out_entropy", f"entropy, {whereof(runs)} (0 to 1)", "{:.2f}")  # at whatever dimensions
+    columns = (*COLUMNS[:3], compared, *COLUMNS[3:])
     rows = [
         (
             escape(run.name) + ("" if run.ended else f"<small>{escape(run.so_far)}</small>"),

@@ -5,16 +5,16 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
-from entrec.report.known import Known
+from entrec.report.known import Known, whereof
 
-_COLOURS = {"healthy": "#00664b", "saturated": "#7a5c00", "weak": "#7a5c00"}  # on white, dark enough to read
+_COLOURS = {"healthy": "#00664b", **dict.fromkeys(("early", "saturated", "weak"), "#7a5c00")}  # on white, dark enough to read
 _FAILED = "#a32c00"
 
 
 def verdicts(runs: Sequence[Known]) -> str:
     """A part of the page for each run that the lens looked at."""
     found = "".join(_verdict(run) for run in runs if run.verdicts or run.numbers.get("verdict"))
-    where = "<p class='small'>Said of the student's projections of held-out images, without labels.</p>"
+    where = f"<p class='small'>Said without labels, of the student's projections ({whereof(runs)}).</p>"
     return f"<h2>What the lens saw</h2>{where}{found}" if found else ""
 
 

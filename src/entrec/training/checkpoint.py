@@ -24,7 +24,7 @@ class History(NamedTuple):
 
     Args:
         seconds: it took, over all its sittings.
-        skipped: files that could not be read.
+        skipped: files that could not be read, each with the reason.
         looks: through the lens: the number of epochs behind, the verdict's name, and the ER bound where there was one.
     """
 

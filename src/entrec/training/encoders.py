@@ -47,6 +47,7 @@ def facts_of(source: Source) -> dict[str, Any]:
         "std": tuple(source.std),
         "classes": tuple(source.classes),
         "images": len(source.train),  # type: ignore[arg-type]
+        "held_out": source.test is not None,  # else the lens looks at training images
     }
 
 

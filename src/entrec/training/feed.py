@@ -20,7 +20,7 @@ class Fed(NamedTuple):
         labels: of the images, (k,).
         places: of the images in the data set, (k,).
         seed: of the views.
-        skipped: files that were left out.
+        skipped: files that were left out, each with the reason.
     """
 
     crops: tuple[Tensor, ...]

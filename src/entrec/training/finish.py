@@ -11,7 +11,7 @@ from rich.console import Console
 from entrec.evaluation.scores import Evaluation, score_features
 from entrec.lens.verdict import diverging
 from entrec.training import checkpoint
-from entrec.training.held_out import Look
+from entrec.training.held_out import Look, views_of
 from entrec.training.images import single
 from entrec.training.loop import Loop
 from entrec.training.run import write_summary
@@ -29,19 +29,23 @@ def finish(loop: Loop, console: Console | None) -> None:
     look = loop.looked_last()  # before weights of another epoch may take the last one's place
     kept = _take_kept(loop)
     if kept != loop.place.epoch:
-        look = loop.look_again()
+        look = loop.look_again(kept)
     write_encoder(run, overwrite=True)
     found = evaluation(loop) if loop.settings.scores else None
     write_summary(run, _summary(loop, kept, look, found, seconds))
+    views = views_of(loop.parts.source)
     if console is not None:
         for x in () if found is None else found.scores:
             console.print(f"{x.name} {x.accuracy:.1%}  ({x.protocol})", highlight=False, markup=False)
         if loop.settings.keep == "best-er":
-            console.print(f"kept: the encoder after epoch {kept}, of the highest ER bound on held-out views", highlight=False)
+            console.print(f"kept: the encoder after epoch {kept}, of the highest ER bound on {views}", highlight=False)
         if look is not None:
-            console.print(f"lens, on the student's projections: {look.verdict.title}", highlight=False, markup=False)
+            said = f"lens, on the student's projections of {views}: {look.verdict.title}"
+            console.print(said, highlight=False, markup=False)
         if loop.skipped:
-            console.print(f"{len(loop.skipped)} corrupt images were skipped; summary.json names them", highlight=False)
+            console.print(
+                f"{len(loop.skipped)} corrupt images were skipped; summary.json names them and says why", highlight=False
+            )
         console.print(
             f"{seconds:.0f} s. The run is in {run.folder}, its encoder in encoder.safetensors", highlight=False, markup=False
         )
@@ -63,6 +67,7 @@ def _summary(loop: Loop, kept: int, look: Look | None, found: Evaluation | None,
         "preset": settings.preset,
         "objective": "er" if settings.er else "own",
         "dataset": loop.parts.source.name,
+        "looked_at": "train" if loop.parts.source.test is None else "test",  # the split that `held_out...` is read off
         "epochs": loop.place.epoch,
         "batch_size": settings.batch_size,
         "ema": settings.options.get("ema"),

@@ -1,8 +1,8 @@
-"""The lens on images that are held out: two views of each, the same at every look."""
+"""The lens on images that are held out, or where none are, on training images: two views of each, the same at every look."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +12,7 @@ from entrec.data import Held, Source
 from entrec.data.files import CorruptImage
 from entrec.lens.judged import judged
 from entrec.lens.readings import CodeReadings, Readings
-from entrec.lens.verdict import Verdict
+from entrec.lens.verdict import Verdict, unless_early
 from entrec.methods import Seen
 from entrec.training.images import some
 from entrec.views.augment import Augment
@@ -30,7 +30,10 @@ class Look(NamedTuple):
     verdict: Verdict
 
     def row(self) -> dict[str, float]:
-        """The numbers for metrics.csv: entropies on a scale from 0 to 1, bounds in nats."""
+        """The numbers for metrics.csv: entropies on a scale from 0 to 1, bounds in nats.
+
+        Their names say `held_out` also where there is no test split, and training images were looked at.
+        """
         found = self.readings
         if found is None:
             return {}
@@ -59,6 +62,7 @@ class HeldOut:
     def __init__(self, source: Source, augment: Augment, device: torch.device, seed: int) -> None:
         dataset: Any = source.train if source.test is None else source.test
         self._augment, self._device, self._seed = augment.first(2), device, seed
+        self._trained_on = source.test is None
         rows = rows_to_look_at(len(source.train))  # type: ignore[arg-type]
         self._images: Tensor | None = None
         self._crops: tuple[Tensor, ...] = ()
@@ -68,12 +72,24 @@ class HeldOut:
             size = augment.recipe.views[0].crop.size
             self._crops = _cropped(some(dataset, min(rows, _BYTES // (6 * size * size))), self._augment, seed)
 
-    def look(self, method: Any, kappa: float, name: str) -> Look:
-        """What a method's student makes of them, in eval mode; `name` is the method's, for its remedies."""
+    def look(self, method: Any, kappa: float, name: str, er: bool = False, steps: int | None = None) -> Look:
+        """What a method's student makes of them, in eval mode.
+
+        Args:
+            method: the module.
+            kappa: of the kernel.
+            name: the method's, for its remedies.
+            er: it trains with the ER objective, which is no remedy then.
+            steps: of the optimiser that it has taken, as after few there is no telling a collapse; None: many.
+        """
         first, second, codes = self.seen(method)
-        readings, verdict = judged((first, second), codes, kappa, name)
+        readings, verdict = judged((first, second), codes, kappa, name, er)
         if verdict is None:
             raise ValueError("the lens needs at least 2 images that can be read, got 1")
+        verdict = verdict if steps is None else unless_early(verdict, steps)
+        if self._trained_on:
+            said = f"Seen on {len(first)} images that are trained on, as the data have no test split."
+            verdict = replace(verdict, because=(*verdict.because, said))
         return Look(readings, verdict)
 
     def seen(self, method: Any) -> tuple[Tensor, Tensor, bool]:
@@ -106,6 +122,11 @@ class HeldOut:
         layout = torch.channels_last if first.is_cuda else torch.contiguous_format
         one, other = (method.see(x.contiguous(memory_format=layout), view) for view, x in enumerate((first, second)))
         return one, other
+
+
+def views_of(source: Source) -> str:
+    """What the lens looks at, in words."""
+    return "held-out views" if source.test is not None else "views of training images (there is no test split)"
 
 
 def rows_to_look_at(images: int) -> int:

@@ -39,6 +39,7 @@ def examine_encoder(
     image_size: int | None = None,
     kappa: float = 10.0,
     device: str = "auto",
+    er: bool = False,
 ) -> Examined:
     """Look at the features of two views (SimCLR's) of each image, by a trained encoder.
 
@@ -49,10 +50,12 @@ def examine_encoder(
         image_size: side of a view; None: what suits the data.
         kappa: concentration of the kernel.
         device: auto, cpu or cuda.
+        er: it was trained with the ER objective, which is no remedy then; of a run of entrec's that is known.
     """
     if backbone is None:
         encoder, source, where = ready(weights, data, "student", device, None, None, strict=False)
         module, size = encoder.backbone.module, encoder.config["image_size"]
+        er = er or bool(encoder.config["er"])
     else:
         if data is None:
             raise ValueError("data (--data) must say which images a backbone is to be looked at with")
@@ -63,7 +66,7 @@ def examine_encoder(
         module.to(where)
     augment = Augment(recipe("simclr", size), source.mean, source.std)
     first, second, _ = HeldOut(source, augment, where, seed=0).seen(_Features(module))
-    found = examine(first, second, kappa=kappa)
+    found = examine(first, second, kappa=kappa, er=er)
     return found._replace(notes=(f"Looked at: the encoder's features of two views of {size} pixels.", *found.notes))
 
 

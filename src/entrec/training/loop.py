@@ -31,6 +31,7 @@ from entrec.views.augment import Plain
 
 _KAPPA = 10.0  # the lens's, for methods without one
 _RISE = 0.01  # nats that a bound must rise by from one look to the next
+_UNFIT = (*FAILURES, "early")  # verdicts whose bound is no reason to keep an encoder
 
 
 class DivergedError(RuntimeError):
@@ -182,9 +183,13 @@ class Loop:
             return
         last = self.run.checkpoint
         where = f"the last good checkpoint is {last}" if last.is_file() else "there is no checkpoint yet"
+        # Not with --resume, which goes on with the settings that the run was begun with.
+        wider = "" if self.fabric.strategy.precision.precision == "32-true" else ", or with --precision 32"
         raise DivergedError(
             f"the loss or the weights were NaN or infinite at step {step + 1} (epoch {step // len(self.feed) + 1}); {where}. "
-            "A lower --rate, or --precision 32, may help"
+            f"What may help is a new run with a lower --rate than {self.settings.rate:g}{wider}: in another folder (--out), or "
+            "in the place of this one (--overwrite). --resume "
+            f"{'goes on from that checkpoint' if last.is_file() else 'begins again'} with the same settings"
         )
 
     def save(self) -> None:
@@ -203,31 +208,33 @@ class Loop:
 
     def look(self) -> Look:
         """What the lens sees in held-out views, with the epochs that are over noted beside its verdict."""
-        found = self.last_look = self._seen()
+        found = self.last_look = self._seen(self.place.epoch)
         self.looks.append((self.place.epoch, found.verdict.name, found.row().get("held_out_er_bound")))
         return found
 
     def looked_last(self) -> Look | None:
         """The last look; of a run that goes on after it, the same once more."""
         if self.last_look is None and self.looks and self.looks[-1][0] == self.place.epoch:
-            self.last_look = self._seen()
+            self.last_look = self._seen(self.place.epoch)
         return self.last_look
 
-    def look_again(self) -> Look | None:
-        """A look at the weights as they are now, beside those that were noted; None where the lens is not used."""
-        return self._seen() if self.looks else None
+    def look_again(self, epochs: int) -> Look | None:
+        """A look at weights of so many epochs, beside those that were noted; None where the lens is not used."""
+        return self._seen(epochs) if self.looks else None
 
-    def _seen(self) -> Look:
+    def _seen(self, epochs: int) -> Look:
         if self._held_out is None:
             self._held_out = HeldOut(self.parts.source, self.parts.augment, self.fabric.device, seed_of(self.settings.seed, 4))
         with self.fabric.autocast():
-            return self._held_out.look(self.method, self.settings.options.get("kappa", _KAPPA), self.settings.method)
+            kappa, steps = self.settings.options.get("kappa", _KAPPA), epochs * len(self.feed)
+            return self._held_out.look(self.method, kappa, self.settings.method, self.settings.er, steps)
 
     @property
     def failed(self) -> bool:
         """Whether the lens has seen a collapse, or no numbers, twice in a row, after the warm-up and with no rise of the bound.
 
-        A network that has hardly begun may look like one that has collapsed.
+        A network that has hardly begun may look like one that has collapsed; in its first steps the lens does not call it so
+        (`unless_early`), however short the warm-up is.
         """
         last = self.looks[-2:]
         if len(last) < 2 or not all(name in HOPELESS for _, name, _ in last) or self._warming_up(last[0][0]):
@@ -242,9 +249,10 @@ class Loop:
     def best(self) -> int | None:
         """The number of the look with the highest ER bound, the first of equal ones.
 
-        Looks that saw a failure count only where all did: one point has a bound of 0, and healthy ones can be below.
+        Looks that saw a failure, also an early one, count only where all did: one point has a bound of 0, and healthy ones can
+        be below.
         """
-        found = [(name in FAILURES, bound, -number) for number, (_, name, bound) in enumerate(self.looks) if bound is not None]
+        found = [(name in _UNFIT, bound, -number) for number, (_, name, bound) in enumerate(self.looks) if bound is not None]
         fair = [(bound, number) for failed, bound, number in found if not failed] or [x[1:] for x in found]
         return -max(fair)[1] if fair else None
 

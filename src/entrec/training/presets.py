@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from entrec.training.settings import nearest
+from entrec.training.heard import refuse_unheard
+from entrec.training.settings import nearest, settings
 
 
 class Preset(NamedTuple):
@@ -74,17 +75,28 @@ PRESETS: dict[str, Preset] = {"lightly": LIGHTLY}
 def with_preset(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """What was given, and below it what its preset says; a rate and a decay go with the optimiser that they were chosen for.
 
+    What is given must be heard: a preset has values for both objectives, of which one may read them and the other not.
+
     Raises:
-        ValueError: there is no such preset (with the nearest that exists), or it has nothing for the method.
+        ValueError: there is no such preset (with the nearest that exists), it has nothing for the method, or an option that was
+            given has no effect.
 
     Example:
         >>> found = with_preset("simclr", {"preset": "lightly", "epochs": 10})
         >>> found["epochs"], found["batch_size"], found["temperature"]
         (10, 512, 0.5)
     """
+    below = _below(method, given)
+    wanted = settings(method, {key: value for key, value in given.items() if key != "data"})  # which may be a data set itself
+    refuse_unheard(method, wanted.er, wanted.options, below)
+    return {**below, **given}
+
+
+def _below(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the preset says, if there is one."""
     name = given.get("preset")
     if name is None:
-        return dict(given)
+        return {}
     if name not in PRESETS:
         raise ValueError(f"there is no preset {name!r}{nearest(str(name), PRESETS)}; there are: {', '.join(PRESETS)}")
     preset = PRESETS[name]
@@ -93,4 +105,4 @@ def with_preset(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
     found = {**preset.common, **preset.methods[method]}
     if given.get("optimizer", found["optimizer"]) != found["optimizer"]:
         found = {key: value for key, value in found.items() if key not in ("rate", "weight_decay")}
-    return {**found, **given}
+    return found

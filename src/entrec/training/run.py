@@ -35,7 +35,11 @@ class Run:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What came out; there once the run has ended."""
+        """What came out; there once the run has ended.
+
+        `held_out` and what begins with it, `infonce_bound`, `effective_rank` and the verdicts are read off the split that
+        `looked_at` names: `test`, or `train` where the data have no test split.
+        """
         return _mapping(self.folder / "summary.json", json.loads)
 
     @property
@@ -58,7 +62,7 @@ class Run:
 
     @property
     def best(self) -> Path:
-        """The checkpoint whose held-out ER bound was the highest, where it was to be kept (`keep="best-er"`)."""
+        """The checkpoint whose ER bound, as the lens saw it, was the highest; where it was to be kept (`keep="best-er"`)."""
         return self.folder / "checkpoints" / "best-er.ckpt"
 
     @property

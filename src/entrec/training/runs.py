@@ -10,7 +10,7 @@ from rich.console import Console
 from entrec import checks
 from entrec.data import Data, Source, open_source
 from entrec.evaluation.export import Exported, export_encoder
-from entrec.evaluation.features import extract
+from entrec.evaluation.features import extract, require_numbers
 from entrec.evaluation.scores import Evaluation, score
 from entrec.evaluation.writing import check_writable, in_words, write_features
 from entrec.training.encoders import Encoder, Who, load_encoder
@@ -47,7 +47,7 @@ def evaluate(
         strict: stop at an image that cannot be read.
 
     Raises:
-        ValueError: the data have no labels, or no test split.
+        ValueError: the data have no labels, or no test split, or features that are NaN or infinite.
     """
     encoder, source, where = ready(run, data, who, device, labels, root, strict)
     if not source.classes or source.test is None:
@@ -96,6 +96,9 @@ def embed(
     Returns:
         The files: the features and, for .npy, beside them the labels, where there are any, and the path (or place), label and
         class of each row as NAME.csv.
+
+    Raises:
+        ValueError: features are NaN or infinite; nothing is written then.
     """
     checks.choice("split", split, Split)
     check_writable(out, overwrite=overwrite)
@@ -104,6 +107,7 @@ def embed(
     if images is None:
         raise ValueError(f"{source.name} has no {split} split")
     features = extract(encoder.backbone.module, single(images), encoder.prepare, device=where, workers=workers)
+    require_numbers(features, encoder.backbone.module)
     if features.skipped and console is not None:
         console.print(in_words(features.skipped), highlight=False, markup=False, emoji=False, soft_wrap=True)
     return write_features(features, out, paths=_paths(images), classes=source.classes, overwrite=overwrite)

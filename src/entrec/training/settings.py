@@ -11,6 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import yaml
 
 from entrec.methods import METHODS, Entry
+from entrec.training.heard import without_unheard
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,11 @@ class Settings:
         knn_k: neighbours that vote.
         knn_temperature: of their votes.
         knn_all: kNN scores during training look at all images, instead of 10,000 of a split; the last one always does.
-        lens: look at held-out views without labels, and say in words whether the representation is healthy.
-        on_collapse: `warn`, or `stop` where the lens has seen a collapse, or no numbers, twice in a row.
-        keep: whose encoder the run is known by: `last`, or `best-er`, that with the highest ER bound on held-out views.
+        lens: look at held-out views (of training images, where there is no test split) without labels, and say in words
+            whether the representation is healthy.
+        on_collapse: `warn`, or `stop` where the lens has seen a collapse, or no numbers, twice in a row, after the warm-up; a
+            collapse is none before 60 steps.
+        keep: whose encoder the run is known by: `last`, or `best-er`, that with the highest ER bound on the lens's views.
         patience: stop after so many looks in a row without a higher one; None: never.
         scores: kNN and linear probe at the end, where there are labels and held-out images.
         checkpoint_every: steps between two checkpoints; one is written at the end of each epoch anyway.
@@ -147,7 +150,7 @@ def settings(method: str, given: Mapping[str, Any]) -> Settings:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The keys and values of a YAML file."""
+    """The keys and values of a YAML file; of one that a run wrote, those that had an effect."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no configuration file {path}")
     try:
@@ -156,7 +159,7 @@ def read_config(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is not YAML: {error}") from error
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         raise ValueError(f"{path} must hold lines of the form `key: value`, got {type(found).__name__}")
-    return found
+    return without_unheard(found, {field.name for field in fields(Settings)})
 
 
 def fitting(name: str, value: Any, wanted: Any) -> Any:
@@ -215,7 +218,8 @@ def _check_ranges(values: Mapping[str, Any]) -> None:
 def _unknown(key: str, method: str, common: set[str], own: Mapping[str, Any]) -> str:
     elsewhere = [name for name, entry in METHODS.items() if key in {f.name for f in fields(entry.options)}]
     if elsewhere:
-        return f"{method} has no option {key!r}, which {', '.join(elsewhere)} {'have' if len(elsewhere) > 1 else 'has'}"
+        why = f": {METHODS[method].why_views}" if key == "views" else ""
+        return f"{method} has no option {key!r}, which {', '.join(elsewhere)} {'have' if len(elsewhere) > 1 else 'has'}{why}"
     return f"there is no option {key!r}{nearest(key, {*common, *own})}"
 
 

@@ -15,6 +15,7 @@ from entrec.data import NAMES, Source, open_source
 from entrec.data.folder import is_run
 from entrec.lens.verdict import FAILURES
 from entrec.training.assemble import Parts, assemble
+from entrec.training.claim import refuse_taken, training_alone
 from entrec.training.devices import fabric_for
 from entrec.training.finish import finish, finish_diverged
 from entrec.training.log import Log, in_words
@@ -55,6 +56,9 @@ def train(
     Returns:
         The run: its folder, settings, metrics and summary.
 
+    Raises:
+        BlockingIOError: another process trains in `out`.
+
     Example:
         >>> import entrec
         >>> run = entrec.train("byol", er=True, data="shapes", epochs=20)  # doctest: +SKIP
@@ -80,11 +84,16 @@ def train(
     if not resume:
         _require_free(folder, overwrite)
     held = data if data is not None and not isinstance(data, str | Path) else wanted.data
-    return _train(wanted, held, run, resume, overwrite, console)
-
-
-def _train(wanted: Settings, data: Any, run: Run, resume: bool, overwrite: bool, console: Console | None) -> Run:
     fabric = fabric_for(wanted)
+    with training_alone(folder, fabric):
+        if not resume:  # once more: until now another process could have begun, and ended, a run there
+            _require_free(folder, overwrite)
+        return _train(fabric, wanted, held, run, resume, overwrite, console)
+
+
+def _train(
+    fabric: Fabric, wanted: Settings, data: Any, run: Run, resume: bool, overwrite: bool, console: Console | None
+) -> Run:
     shown = console if fabric.is_global_zero else None
     source = _opened(wanted, data, fabric)
     parts = assemble(wanted, source)
@@ -195,6 +204,7 @@ def _require_free(folder: Path, overwrite: bool) -> None:
     if not folder.exists() or not any(folder.iterdir()):
         return
     if not overwrite:
+        refuse_taken(folder)
         raise FileExistsError(
             f"{folder} is not empty; resume=True (--resume) goes on with the run there, overwrite=True (--overwrite) replaces "
             "it, or choose another folder"

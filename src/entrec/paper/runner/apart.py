@@ -14,6 +14,7 @@ import yaml
 from entrec.paper.runner.cell import Data
 from entrec.paper.runner.notes import says_diverged
 from entrec.paper.runner.processes import die_with
+from entrec.training.claim import lent
 from entrec.training.loop import DivergedError
 
 
@@ -33,17 +34,18 @@ def train_apart(method: str, data: Data, folder: Path, resume: bool, given: Mapp
     settings.write_text(yaml.safe_dump({**encoder, **given, "data": data.data}))
     command = [sys.executable, "-m", "entrec", "train", method, "--config", str(settings), "--out", str(folder)]
     try:
-        status, said = _ended([*command, *(["--resume"] if resume else [])])
+        status, said = _ended([*command, *(["--resume"] if resume else [])], folder)
     finally:
         settings.unlink()
     if status:
         raise _error(status, said, diverged=says_diverged(folder))
 
 
-def _ended(command: Sequence[str]) -> tuple[int, str]:
-    """The command's exit status, and what it said on stderr."""
+def _ended(command: Sequence[str], folder: Path) -> tuple[int, str]:
+    """The exit status of a command that trains in a folder of ours, and what it said on stderr."""
     # Without Slurm's words: Lightning would count the job's one task, and not the devices that the command begins itself.
     own = {key: value for key, value in os.environ.items() if not key.startswith("SLURM_")}
+    own |= lent(folder)
     own["COLUMNS"] = "1000"  # or what it says would be broken into lines, paths in their middle
     with subprocess.Popen(
         command,

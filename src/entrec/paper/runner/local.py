@@ -10,11 +10,11 @@ import torch
 
 from entrec.paper.runner.apart import train_apart
 from entrec.paper.runner.cell import Cell, Pool, opened, require_scored
-from entrec.paper.runner.claim import claimed
 from entrec.paper.runner.mps import side_by_side
 from entrec.paper.runner.notes import forget_failure, note_failure, note_made, outcome, tidy
 from entrec.paper.runner.processes import Died, shared_out
 from entrec.training import checkpoint
+from entrec.training.claim import claimed
 from entrec.training.loop import DivergedError
 from entrec.training.run import Run
 from entrec.training.train import train
