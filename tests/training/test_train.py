@@ -300,7 +300,7 @@ def test_files_and_archives_give_the_run_that_the_folder_gives(tmp_path: Path) -
 
 def test_what_is_given_goes_before_the_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr(train_module, "_train", lambda wanted, *_: seen.append(wanted))
+    monkeypatch.setattr(train_module, "_train", lambda fabric, wanted, *_: seen.append(wanted))
     config = tmp_path / "mine.yaml"
     config.write_text("method: byol\ndata: digits\nepochs: 7\nema: 0.5\n")
     for given in ({}, {"epochs": 8}, {"data": "cifar10"}, {"data": "shapes"}):

@@ -18,6 +18,7 @@ from entrec.training.assemble import Parts, assemble
 from entrec.training.claim import refuse_taken, training_alone
 from entrec.training.devices import fabric_for
 from entrec.training.finish import finish, finish_diverged
+from entrec.training.held_out import views_of
 from entrec.training.log import Log, in_words
 from entrec.training.loop import DivergedError, Loop
 from entrec.training.presets import with_preset
@@ -141,7 +142,8 @@ def _reason_to_stop(loop: Loop) -> str:
     """Why the run should end here; nothing where it should not."""
     if loop.settings.on_collapse == "stop" and loop.failed:
         return "the lens saw a collapse, or no numbers, twice in a row, and no rise of the bound"
-    return f"the ER bound on held-out views has not risen for {loop.settings.patience} looks" if loop.stale else ""
+    seen = views_of(loop.parts.source)
+    return f"the ER bound on {seen} has not risen for {loop.settings.patience} looks" if loop.stale else ""
 
 
 def _opened(wanted: Settings, data: Any, fabric: Fabric) -> Source:
