@@ -1,6 +1,7 @@
 """Runs in processes of their own: one that is killed costs its run alone, and whatever stops the caller stops them all."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -8,9 +9,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from entrec.paper.runner import Cell, Data, Pool, make, outcome
+from entrec.paper.runner.cell import opened
 from entrec.paper.runner.processes import Died, shared_out
 
 pytestmark = pytest.mark.slow  # as each process imports PyTorch
@@ -83,6 +87,21 @@ def test_what_stops_the_caller_stops_all_and_begins_nothing_more(number: signal.
     finally:
         caller.kill()
         caller.communicate()
+
+
+def test_processes_share_the_data_that_are_open(tmp_path: Path) -> None:
+    """Opened once: by the time that the runs begin, the files are gone."""
+    noise = np.random.default_rng(0)
+    for place in range(96):
+        file = tmp_path / "images" / ("train" if place < 64 else "test") / "ab"[place % 2] / f"{place}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(noise.integers(0, 256, (16, 16, 3), dtype=np.uint8)).save(file)
+    given = {"epochs": 1, "batch_size": 32, "device": "cpu"}
+    pool = Pool(tmp_path / "runs", Data(str(tmp_path / "images"), backbone="tiny"), given, keep=False)
+    assert len(opened(pool.data).train) == 64  # type: ignore[arg-type]
+    shutil.rmtree(tmp_path / "images")
+    cells = [Cell(f"simclr-seed{seed}", "simclr", {"seed": seed}) for seed in range(2)]
+    assert sorted(make(cells, pool, jobs=2).done) == ["simclr-seed0", "simclr-seed1"]
 
 
 class Deadly:

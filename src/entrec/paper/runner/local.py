@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
 
+from entrec.data import Held, Source
 from entrec.paper.runner.apart import train_apart
 from entrec.paper.runner.cell import Cell, Pool, opened, require_scored
 from entrec.paper.runner.mps import side_by_side
@@ -127,7 +128,9 @@ def _here(
 
 def _in_processes(cells: Sequence[Cell], pool: Pool, jobs: int, until: float | None) -> Iterator[tuple[str, Ended]]:
     """The same in processes of their own, of which one that dies, or loses its GPU, is replaced."""
-    work = partial(trained, pool=pool, until=until)
+    source = opened(pool.data)
+    held = isinstance(source.train, Held)  # then all processes read the same memory; files each finds by itself
+    work = partial(trained, pool=pool, until=until, source=source if held else None)
     for cell, ended in shared_out(cells, work, jobs, spent=lambda ended: ended == "device lost"):
         yield cell.name, _after_death(cell, pool, ended) if isinstance(ended, Died) else ended
 
@@ -143,8 +146,15 @@ def _after_death(cell: Cell, pool: Pool, died: Died) -> Ended:
     return "done" if outcome(folder).state == "done" else "failed"
 
 
-def trained(cell: Cell, pool: Pool, until: float | None = None) -> Ended:
-    """Make one run, or what is left of one that was stopped, unless it is made, another process makes it, or time is over."""
+def trained(cell: Cell, pool: Pool, until: float | None = None, source: Source | None = None) -> Ended:
+    """Make one run, or what is left of one that was stopped, unless it is made, another process makes it, or time is over.
+
+    Args:
+        cell: the run.
+        pool: where, and on what.
+        until: when no run is begun any more.
+        source: the pool's data, where they are open already.
+    """
     if until is not None and time.time() >= until:
         return "not begun"
     folder = pool.folder / cell.name
@@ -154,13 +164,13 @@ def trained(cell: Cell, pool: Pool, until: float | None = None) -> Ended:
         if outcome(folder).state == "done":  # since the cells that are left were counted, by another process
             return "done"
         forget_failure(folder)
-        return _trained(cell, pool)
+        return _trained(cell, pool, source)
 
 
-def _trained(cell: Cell, pool: Pool) -> Ended:
+def _trained(cell: Cell, pool: Pool, source: Source | None) -> Ended:
     folder, given = pool.folder / cell.name, {**pool.given, **cell.given}
     try:
-        seconds = _train(cell, pool, given)
+        seconds = _train(cell, pool, given, source)
     except Exception as error:
         note_failure(folder, error)
         if isinstance(error, DivergedError) and not pool.keep:
@@ -172,7 +182,7 @@ def _trained(cell: Cell, pool: Pool) -> Ended:
     return "done"
 
 
-def _train(cell: Cell, pool: Pool, given: dict[str, Any]) -> float:
+def _train(cell: Cell, pool: Pool, given: dict[str, Any], source: Source | None) -> float:
     """Train; returns the seconds it took, with those up to the checkpoint that it went on from."""
     folder = pool.folder / cell.name
     begun, before = (folder / "config.yaml").is_file(), 0.0
@@ -182,7 +192,7 @@ def _train(cell: Cell, pool: Pool, given: dict[str, Any]) -> float:
         start = time.perf_counter()
         train_apart(cell.method, pool.data, folder, begun, given)
     else:
-        source = opened(pool.data)
+        source = opened(pool.data) if source is None else source
         start = time.perf_counter()
         train(cell.method, data=source, out=folder, resume=begun, **given)
     return before + time.perf_counter() - start
