@@ -97,5 +97,5 @@ def test_bad_input_is_refused_before_anything_is_measured(call: list[str], said:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_a_gpu_every_precision_is_measured_as_a_graph() -> None:
     found = identify.run(identify.settings(dim=4, batch=64, steps=4, device="cuda"))
-    assert {row.precision for row in found.rows} == {"32", "tf32", "bf16"}
+    assert {row.precision for row in found.rows} == {"32", "tf32", "fp16", "bf16"}
     assert {row.graph for row in found.rows} == {"yes"}

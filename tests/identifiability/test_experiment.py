@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 from entrec import VonMisesFisher
 from entrec.identifiability import Experiment, Latents, Sphere, infonce_loss
-from entrec.identifiability.experiment import _AHEAD, Draws, _computing, device_for, device_name, rates_of
+from entrec.identifiability.experiment import _AHEAD, _SCALES, Draws, _computing, device_for, device_name, rates_of
 from entrec.identifiability.networks import networks
 
 LATENTS = Latents(Sphere(3), None, VonMisesFisher(10.0))
@@ -37,6 +37,20 @@ def test_steps_are_those_of_a_plain_loop() -> None:
         torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-3)
     z = LATENTS.sample(8, Generator())
     torch.testing.assert_close(ours.project(z), encoder(mixing(z)).detach(), atol=1e-3, rtol=1e-3)
+
+
+def test_losses_in_float16_are_scaled_and_steps_are_as_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = experiment()
+    monkeypatch.setitem(_SCALES, "32", _SCALES["fp16"])
+    scaled = experiment()
+    assert (plain.scale, scaled.scale) == (1, 2**16)
+    assert [moment.loss for moment in scaled.run(5, 1)] == [moment.loss for moment in plain.run(5, 1)]
+    for a, b in zip(scaled.encoder.parameters(), plain.encoder.parameters(), strict=True):
+        assert a.grad is not None
+        assert b.grad is not None
+        assert torch.equal(a.grad, 2**16 * b.grad)
+        # Adam's roots are rounded once more or less.
+        torch.testing.assert_close(a, b, atol=1e-7, rtol=1e-5)
 
 
 def test_the_rate_is_that_of_the_first_step_whose_data_were_drawn_with_it() -> None:
@@ -90,7 +104,7 @@ def test_projections_have_no_graph() -> None:
     assert not experiment().project(LATENTS.sample(4, Generator())).requires_grad
 
 
-@pytest.mark.parametrize("precision", ["32", "tf32", "bf16"])
+@pytest.mark.parametrize("precision", ["32", "tf32", "fp16", "bf16"])
 def test_the_precision_of_products_is_as_it_was_afterwards(precision: Any) -> None:
     def now() -> Any:
         products: Any = torch.backends.cuda.matmul
@@ -110,6 +124,7 @@ def test_the_precision_of_products_is_as_it_was_afterwards(precision: Any) -> No
         ("cuda:x", "32", "device must be"),
         ("cuda:99", "32", "needs a GPU that PyTorch can use"),
         ("cpu", "tf32", "precision tf32 needs a GPU"),
+        ("cpu", "fp16", "precision fp16 needs a GPU"),
         ("cpu", "bf16", "precision bf16 needs a GPU"),
     ],
 )

@@ -55,7 +55,7 @@ def test_directions() -> None:
     assert abs(float(cosines.mean()) - special.iv(5, 10) / special.iv(4, 10)) < 4 * float(cosines.std()) / K**0.5
 
 
-@pytest.mark.parametrize("precision", ["32", "tf32", "bf16"])
+@pytest.mark.parametrize("precision", ["32", "tf32", "fp16", "bf16"])
 @pytest.mark.parametrize("objective", ["infonce", "er"])
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_a_step_is_one_graph(setting: Setting, objective: Any, precision: Any) -> None:
@@ -94,7 +94,7 @@ def test_projections_and_losses_are_the_cpus(setting: Setting) -> None:
 
 @pytest.mark.parametrize("objective", ["infonce", "er"])
 def test_latents_are_found_in_every_precision(objective: Any) -> None:
-    scores = [identify(replace(SPHERE, objective=objective, precision=p), "cuda").r2 for p in ("32", "tf32", "bf16")]
+    scores = [identify(replace(SPHERE, objective=objective, precision=p), "cuda").r2 for p in ("32", "tf32", "fp16", "bf16")]
     assert min(scores) > 0.95
     assert max(scores) - min(scores) < 0.03  # a short run at a small size: the protocol's cell is measured, not tested
 

@@ -83,7 +83,7 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"space": "sfere"}, "space must be one of .* did you mean 'sphere'"),
     ({"output": "boxes"}, "output must be one of .* did you mean 'box'"),
     ({"objective": "infonse"}, "objective must be one of .* did you mean 'infonce'"),
-    ({"precision": "fp16"}, "precision must be one of .* did you mean 'bf16'"),
+    ({"precision": "bf61"}, "precision must be one of .* did you mean 'bf16'"),
     ({"schedule": "cosin"}, "schedule must be one of .* did you mean 'cosine'"),
     ({"marginal": "unform"}, "did you mean 'uniform'"),
 ]

@@ -252,7 +252,7 @@ def test_the_command_really_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (("--table", "permutation", "--row", "0"), "row must be from 1 to 10 in permutation, got 0"),
         (("--steps", "0"), "Invalid value for '--steps'"),
         (("--seeds", "0"), "Invalid value for '--seeds'"),
-        (("--precision", "fp16"), "did you mean 'bf16'"),
+        (("--precision", "bf61"), "did you mean 'bf16'"),
         (("--precision", "tf32", "--device", "cpu"), "precision tf32 needs a GPU"),
         (("--device", "gpu"), "device must be"),
     ],

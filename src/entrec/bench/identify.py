@@ -1,6 +1,6 @@
 """How fast the experiments on identifiability run: steps a second, from draws of latents to Adam's update.
 
-entrec bench identify --precision 32 --precision tf32 --precision bf16 --out FILE.json
+entrec bench identify --precision 32 --precision tf32 --precision fp16 --out FILE.json
 """
 
 from collections.abc import Callable, Sequence

@@ -10,6 +10,7 @@ from entrec.bench.table import number
 _PRECISIONS = {
     "32": "32: float32 throughout.",
     "tf32": "tf32: products of the mixing and the encoder in TF32, pairwise sums with 16-bit factors where that is fast.",
+    "fp16": "fp16: products of the encoder but the last in float16, pairwise sums with 16-bit factors where that is fast.",
     "bf16": "bf16: products of the encoder but the last in bfloat16, pairwise sums with 16-bit factors where that is fast.",
 }
 

@@ -28,7 +28,7 @@ def identify(
     schedule: Annotated[str, typer.Option(help="Of the rate: constant, or cosine: a short rise, then down to 0.")] = "constant",
     width: Annotated[int, typer.Option(help="Of the encoder's wide layers, in dims.")] = 50,
     seed: Annotated[int, typer.Option(help="Of the mixing, the encoder and all draws.")] = 0,
-    precision: Annotated[str, typer.Option(help="Of products: 32, or on a GPU tf32 or bf16.")] = "32",
+    precision: Annotated[str, typer.Option(help="Of products: 32, or on a GPU tf32, fp16 or bf16.")] = "32",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU if there is one.")] = "auto",
     out: Annotated[Path | None, typer.Option(help="JSON file for the result and its curve.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace that file.")] = False,

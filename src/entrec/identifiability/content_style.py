@@ -53,7 +53,7 @@ class ContentStyle:
         seed: of the mixing, the encoder and all draws.
         width: of the encoder's wide layers, in dims.
         draws: matrices that each of the mixing's is the best-conditioned of.
-        precision: of the encoder's products; `32`, and on a GPU also `tf32` or `bf16`.
+        precision: of the encoder's products; `32`, and on a GPU also `tf32`, `fp16` or `bf16`.
 
     Example:
         >>> z1, z2 = ContentStyle(content=2, style=1).pairs(4, torch.Generator().manual_seed(0))

@@ -17,8 +17,8 @@ from entrec.identifiability.networks import Encoder, Mixing
 from entrec.training.captured import Captured
 from entrec.training.schedule import warmup_cosine
 
-Precision = Literal["32", "tf32", "bf16"]
-PAIRWISE: dict[Precision, pairwise.Precision] = {"32": "ieee", "tf32": "fast", "bf16": "fast"}
+Precision = Literal["32", "tf32", "fp16", "bf16"]
+PAIRWISE: dict[Precision, pairwise.Precision] = {"32": "ieee", "tf32": "fast", "fp16": "fast", "bf16": "fast"}
 Schedule = Literal["constant", "cosine"]
 Loss = Callable[[Tensor, Tensor], Tensor]
 Rates = Callable[[int], float]
@@ -26,6 +26,11 @@ COMPILED = 20_000  # steps from which on it pays to compile them
 _AHEAD = 32  # steps whose data are drawn at once: what is small for one of them would take a quarter of its time in launches
 _LANES = 64  # of matrix units in less than float32
 _WARMUP = 50  # of a cosine's steps, one in so many
+_HALVES: dict[Precision, torch.dtype] = {"fp16": torch.float16, "bf16": torch.bfloat16}
+# What losses are multiplied by before their gradients are taken: those of single rows, a batch's share each, are below what
+# float16 can tell from 0. A power of two, so that nothing else changes.
+_SCALES: dict[Precision, float] = {"fp16": 2.0**16}
+_EPSILON = 1e-8  # Adam's
 
 
 class Draws(NamedTuple):
@@ -52,7 +57,7 @@ class Experiment:
         encoder: from data to projections.
         loss: of the projections of both views.
         rates: Adam's learning rate at a step, from 0 on; it is asked once for the steps whose data are drawn together.
-        precision: of the encoder's products: `32`, or on a GPU `tf32` or `bf16`.
+        precision: of the encoder's products: `32`, or on a GPU `tf32`, `fp16` or `bf16`.
         compiled: on a GPU, by kernels that are compiled for it, which takes half a minute.
     """
 
@@ -78,7 +83,10 @@ class Experiment:
         # The fused update has a block for 65,536 numbers, so a dozen: it would take an eighth of the step.
         # The rate is a tensor, as a graph reads what is there when it is launched.
         self.rates, self.rate = rates, torch.tensor(rates(0), device=self.device)
-        self.optimizer = Adam(encoder.parameters(), self.rate, fused=not compiled, capturable=on_gpu)
+        # Adam's step is the same for gradients that are all so many times as large, if its epsilon is too.
+        self.scale = _SCALES.get(precision, 1.0)
+        epsilon = _EPSILON * self.scale
+        self.optimizer = Adam(encoder.parameters(), self.rate, eps=epsilon, fused=not compiled, capturable=on_gpu)
         self.captured = Captured(self._step) if on_gpu else None
         self._objective = torch.compile(self._loss_of, dynamic=False) if compiled else self._loss_of
         self._update = torch.compile(self.optimizer.step) if compiled else self.optimizer.step
@@ -136,7 +144,8 @@ class Experiment:
         return next(self._drawn)
 
     def _encoded(self, data: Tensor) -> Tensor:
-        with torch.autocast("cuda", torch.bfloat16) if self.precision == "bf16" else nullcontext():
+        half = _HALVES.get(self.precision)
+        with torch.autocast("cuda", half) if half is not None else nullcontext():
             found: Tensor = self.encoder(data)
         return found
 
@@ -146,7 +155,7 @@ class Experiment:
     def _step(self, data: Tensor) -> None:
         loss = self._objective(data)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        (loss if self.scale == 1 else self.scale * loss).backward()
         self._update()
         self._last.copy_(loss.detach())
 

@@ -58,7 +58,7 @@ class Setting:
         seed: of the mixing, the encoder and all draws.
         width: of the encoder's wide layers, in dims.
         draws: matrices that each of the mixing's is the best-conditioned of.
-        precision: of the encoder's products; `32`, and on a GPU also `tf32` or `bf16`.
+        precision: of the encoder's products; `32`, and on a GPU also `tf32`, `fp16` or `bf16`.
     """
 
     space: SpaceName = "sphere"
