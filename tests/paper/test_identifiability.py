@@ -30,7 +30,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def identify(setting: Setting, device: str, progress: Callable[[Point], None]) -> Result:
         seen.append(setting)
-        found = result(setting, diverged=10 if setting.objective == "er" and setting.bandwidth == 10 else None)
+        found = result(setting, diverged=10 if setting.objective == "er" and setting.bandwidth == 0.1 else None)
         progress(found.curve[-1])
         return found
 
@@ -77,7 +77,7 @@ def test_the_cells_are_the_papers_protocol() -> None:
         assert sizes == (10, 6144, 300_000, 1e-4, 50, 25_000)
     first = {cell.column: cell.setting for cell in found if cell.table == "affine" and cell.row == 2}
     assert first["infonce"] == Setting(conditional="vmf:10", objective="infonce")
-    assert first["er-h10"] == Setting(conditional="vmf:10", objective="er", bandwidth=10.0)
+    assert first["er-h10"] == Setting(conditional="vmf:10", objective="er", bandwidth=0.1)
     assert first["er-h1"] == Setting(conditional="vmf:10", objective="er", bandwidth=1.0)
 
 

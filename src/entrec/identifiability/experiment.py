@@ -27,9 +27,10 @@ _AHEAD = 32  # steps whose data are drawn at once: what is small for one of them
 _LANES = 64  # of matrix units in less than float32
 _WARMUP = 50  # of a cosine's steps, one in so many
 _HALVES: dict[Precision, torch.dtype] = {"fp16": torch.float16, "bf16": torch.bfloat16}
-# What losses are multiplied by before their gradients are taken: those of single rows, a batch's share each, are below what
-# float16 can tell from 0. A power of two, so that nothing else changes.
-_SCALES: dict[Precision, float] = {"fp16": 2.0**16}
+# What losses are multiplied by before their gradients are taken: those of single rows, a batch's share each (3e-8), are below
+# what float16 can tell from 0, and those of weights, a batch's sum (up to 2), must stay below its end, 65,504. A power of two,
+# so that nothing else changes.
+_SCALES: dict[Precision, float] = {"fp16": 2.0**10}
 _EPSILON = 1e-8  # Adam's
 
 

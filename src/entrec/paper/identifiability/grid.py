@@ -203,4 +203,4 @@ def _settings(table: TableName, scale: Scale) -> list[dict[str, Any]]:
 def _objective(column: Column) -> dict[str, Any]:
     if column == "infonce":
         return {"objective": "infonce"}
-    return {"objective": "er", "bandwidth": float(column.removeprefix("er-h"))}
+    return {"objective": "er", "bandwidth": 1 / float(column.removeprefix("er-h"))}  # see `entrec.paper.identifiability.published`
