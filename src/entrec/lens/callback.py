@@ -17,7 +17,7 @@ from entrec.lens.logged import numbers
 from entrec.lens.projections import Projections, Views, check_of_batch, looked_at, measurable, together
 from entrec.lens.remedies import Objective
 from entrec.lens.undisturbed import undisturbed
-from entrec.lens.verdict import FAILURES, HOPELESS, Verdict
+from entrec.lens.verdict import FAILURES, HOPELESS, Verdict, unless_early
 
 OnCollapse = Literal["warn", "stop"]
 
@@ -43,7 +43,8 @@ class LensCallback(_Base):  # type: ignore[misc]
     sphere), `uniformity`, `effective_rank`, `std_min`, `std_median`, `reconstruction`, `er_bound`, `er_ceiling`,
     `infonce_bound`, `infonce_ceiling`, `alignment`, `nearer`; of codes `marginal` and `conditional` over ln m instead of the
     first six. `verdict` is the last verdict and `history` all of them with their steps, of the held-out data where there are
-    any and else of the batch. A failure is said as a warning when it begins, and once more when it is over.
+    any and else of the batch. A failure is said as a warning when it begins, and once more when it is over. In the first 60
+    steps only projections that are no numbers are one; what looks like another is called `early`.
 
     Args:
         projections: from the module and a batch to the projections of its two views, (k, d) each, or of one.
@@ -54,7 +55,8 @@ class LensCallback(_Base):  # type: ignore[misc]
         held_out_every: so many looks, with one at the first and one at the end; None: as seldom as it takes to keep them near
             0.5 % of training (a small batch makes that many looks).
         codes: the projections are logits of codes, over the temperature of their softmax (for `Pretraining`: known).
-        on_collapse: `"stop"` ends the run when it has been seen collapsed or diverging twice in a row: one batch may be odd.
+        on_collapse: `"stop"` ends the run when it has been seen collapsed or diverging twice in a row: one batch may be odd. A
+            collapse is none before 60 steps.
         rows: no more than these are looked at. A first and a last look at 2048 held-out ones take 4 % of 600 steps of 64.
         method: that trains, whose remedies are named too (for `Pretraining`: known).
         er: it trains with the ER objective, which is no remedy then (for `Pretraining`: known).
@@ -169,7 +171,7 @@ class LensCallback(_Base):  # type: ignore[misc]
                 if readings is not None:
                     self._log(trainer, pl_module, numbers(readings, under=name), looks, ended)
             if verdict is not None and concludes:  # of the last: held-out data where there are any
-                self._conclude(verdict)
+                self._conclude(unless_early(verdict, self._step))
         if self.on_collapse == "stop" and concludes:
             hopeless = [verdict.name in HOPELESS for _, verdict in self.history[-2:]] == [True, True]
             stop = trainer.strategy.reduce_boolean_decision(trainer.is_global_zero and hopeless, all=False)
@@ -208,13 +210,13 @@ class LensCallback(_Base):  # type: ignore[misc]
         return together(found, self.rows)
 
     def _conclude(self, verdict: Verdict) -> None:
-        """Keep the verdict, and say it where something else went wrong than the last time."""
-        before = None if self.verdict is None else _failure(self.verdict)
+        """Keep the verdict, and say it where something else went wrong than the last time, or where it can be told at last."""
+        before = None if self.verdict is None else _worth_saying(self.verdict)
         self.history.append((self._step, verdict))
-        if _failure(verdict) == before:
+        if _worth_saying(verdict) == before:
             return
         text = " ".join((f"Lens at step {self._step}: {verdict.title}.", *verdict.because, *verdict.remedies))
-        if _failure(verdict):
+        if verdict.name in FAILURES:
             warnings.warn(text, stacklevel=2)
         else:
             rank_zero_info(text)
@@ -231,6 +233,6 @@ def _nearest(word: Any) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def _failure(verdict: Verdict) -> str:
+def _worth_saying(verdict: Verdict) -> str:
     """Its name; empty where nothing is wrong, which saturated bounds are not."""
-    return verdict.name if verdict.name in FAILURES else ""
+    return verdict.name if verdict.name in (*FAILURES, "early") else ""
