@@ -1,8 +1,10 @@
 """Images in files: every format against Pillow, and what is not an image."""
 
 import io
+import math
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,6 +43,74 @@ def test_sixteen_bits_keep_their_high_byte(tmp_path: Path) -> None:
     assert decode(tmp_path / "a.png", 1)[0].tolist() == [[0, 0, 1, 128], [255, 16, 2, 0]]
 
 
+def grey_tiff(path: Path, values: Any) -> Path:
+    Image.fromarray(values).save(path)
+    return path
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint32])
+def test_32_bits_are_read_as_the_16_that_they_hold(dtype: type, tmp_path: Path) -> None:
+    values = np.array([[0, 255, 256, 32768], [65535, 4096, 513, 1]])
+    shallow, deep = (grey_tiff(tmp_path / f"{kind.__name__}.tif", values.astype(kind)) for kind in (np.uint16, dtype))
+    assert Image.open(deep).mode == "I"
+    assert torch.equal(decode(deep, 1), decode(shallow, 1))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_floats_from_zero_to_one_are_the_eight_bits_that_they_were(channels: int, tmp_path: Path) -> None:
+    grey = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    path = grey_tiff(tmp_path / "a.tif", grey.astype(np.float32) / 255)
+    assert Image.open(path).mode == "F"
+    assert torch.equal(decode(path, channels), torch.from_numpy(grey).expand(channels, -1, -1))
+
+
+def test_images_keep_what_differs_between_them(tmp_path: Path) -> None:
+    """A dark and a bright one of the same shape: by its own range each would be the same image."""
+    ramp = np.linspace(0, 1, 16, dtype=np.float32).reshape(4, 4)
+    dark, bright = (decode(grey_tiff(tmp_path / f"{x}.tif", x * ramp), 1) for x in (0.25, 1.0))
+    assert (int(dark.max()), int(bright.max())) == (64, 255)
+
+
+FLOATING, SIGNED = "floating-point pixels are read where all are within 0 and 1", "signed and 32-bit pixels"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "why"),
+    [
+        (
+            np.float32,
+            [0, 900],
+            f"{FLOATING}, and these go from 0.0 to 900.0: scale all images alike, or save them with 8 or 16",
+        ),
+        (np.float32, [-0.1, 1], "go from -0.1 to 1.0: "),
+        (np.float32, [0, 1.0000001], "go from 0.0 to 1.0000001: "),
+        (np.float32, [0, math.nan], "go from nan to nan: "),
+        (np.float32, [0, math.inf], "go from 0.0 to inf: "),
+        (np.int32, [0, 65536], f"{SIGNED} are read where all are within 0 and 65535, and these go from 0 to 65536: scale all"),
+        (np.int32, [-1024, 3071], "go from -1024 to 3071: "),
+        (np.int16, [-1, 300], "go from -1 to 300: "),
+        (
+            np.int32,
+            [0, 255],
+            f"{SIGNED} keep the 8 high bits of 16, and these, of 255 at the most, have none: save them with 8",
+        ),
+    ],
+)
+def test_pixels_beyond_the_range_of_their_kind_are_refused_and_not_clipped(
+    dtype: type, values: list[float], why: str, tmp_path: Path
+) -> None:
+    path = str(grey_tiff(tmp_path / "a.tif", np.array([values], dtype)))
+    for channels in (1, 3):
+        with pytest.raises(CorruptImage) as caught:
+            Files([path], channels=channels)[0]
+        assert why in caught.value.why
+
+
+def test_a_black_image_is_black_at_any_depth(tmp_path: Path) -> None:
+    for dtype in (np.uint8, np.uint16, np.int32, np.float32):
+        assert not decode(grey_tiff(tmp_path / f"{dtype.__name__}.tif", np.zeros((4, 4), dtype)), 1).any()
+
+
 def test_a_photograph_stands_the_way_its_camera_was_held(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # turn clockwise by 90 degrees to see it upright
@@ -71,7 +141,7 @@ def corrupt(folder: Path) -> list[Path]:
     (folder / "text.png").write_text("not an image")
     (folder / "empty.jpg").write_bytes(b"")
     floats = folder / "floats.tif"
-    Image.fromarray(np.zeros((4, 4), dtype=np.float32)).save(floats)
+    Image.fromarray(np.linspace(0, 900, 16, dtype=np.float32).reshape(4, 4)).save(floats)
     half = [truncate(save(folder / f"half{extension}", size=(64, 64))) for extension in (".jpg", ".png", ".bmp", ".webp")]
     return [folder / "text.png", folder / "empty.jpg", folder / "missing.png", floats, *half]
 
@@ -88,7 +158,10 @@ def test_what_cannot_be_decoded_is_named(tmp_path: Path) -> None:
 
 
 KNOWN = "it is no image of a kind that Pillow knows"
-FLOATS = "it holds floating-point pixels without a known range; images of 8 or 16 bits per channel are wanted"
+FLOATS = (
+    "floating-point pixels are read where all are within 0 and 1, and these go from 0.0 to 900.0: scale all images alike, or "
+    "save them with 8 or 16 bits"
+)
 REASONS = {
     "text.png": KNOWN, "empty.jpg": KNOWN, "missing.png": "No such file or directory", "floats.tif": FLOATS,
     "half.png": "image file is truncated (OSError)",

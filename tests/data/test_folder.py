@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from torchvision.datasets import ImageFolder
 from torchvision.transforms.v2.functional import pil_to_tensor
 
@@ -155,8 +156,11 @@ def test_a_folder_of_nothing_but_broken_files_is_an_error(tmp_path: Path) -> Non
 def test_floating_point_pictures_are_left_out_with_the_reason(tmp_path: Path) -> None:
     for i in range(3):
         save(tmp_path / f"{i}.png", i, size=(8, 8), mode="L")
-    save(tmp_path / "floats.tif", size=(8, 8), mode="F")
-    why = "it holds floating-point pixels without a known range; images of 8 or 16 bits per channel are wanted"
+    Image.new("F", (8, 8), 2.5).save(tmp_path / "floats.tif")
+    why = (
+        "floating-point pixels are read where all are within 0 and 1, and these go from 2.5 to 2.5: scale all images alike, or "
+        "save them with 8 or 16 bits"
+    )
     source = open_source(tmp_path)
     assert isinstance(source.train, Held)
     assert source.train.images.shape == (3, 1, 8, 8)  # it is no reason to take grey images for coloured ones

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image as Picture
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -198,12 +199,15 @@ def test_a_disk_that_is_gone_stops_the_run_with_one_line(n: int, tried: int, wor
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_files_of_a_kind_that_cannot_be_used_are_no_fault_of_the_disk(workers: int, tmp_path: Path) -> None:
-    files = Files([str(save(tmp_path / f"{i}.tif", mode="F")) for i in range(3)])
+    files = Files([str(tmp_path / f"{i}.tif") for i in range(3)])
+    for path in files.paths:
+        Picture.new("F", (12, 10), 2.5).save(path)
     with pytest.raises(NothingReadable) as caught:
         list(loader(files, in_order(3, 3), workers=workers))
     assert str(caught.value) == (
-        f"none of 3 images in a row could be decoded ({', '.join(files.paths)}). Of the first: it holds floating-point pixels "
-        "without a known range; images of 8 or 16 bits per channel are wanted"
+        f"none of 3 images in a row could be decoded ({', '.join(files.paths)}). Of the first: floating-point pixels are "
+        "read where all are within 0 and 1, and these go from 2.5 to 2.5: scale all images alike, or save them with 8 or 16 "
+        "bits"
     )
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from entrec.branches import build_backbone
 from entrec.branches.backbones import Backbone
 from entrec.data import Files
-from entrec.data.files import decode
+from entrec.data.files import UnusableImage, decode, from_pil
 from entrec.evaluation import Exported, export_encoder, extract
 from entrec.evaluation import export as exporting
 from entrec.evaluation.transform import check_transform, transform_lines
@@ -234,11 +234,13 @@ def pictures(folder: Path) -> dict[str, Path]:
     }
     for mode, path in kinds.items():
         colours.convert(mode).save(path)
-    kinds |= {name: folder / name for name in ("clear.png", "16 bits.png", "32 bits.tif", "turned.jpg", "grey.jpg")}
+    kinds |= {name: folder / name for name in ("clear.png", "16 bits.png", "32 bits.tif", "floats.tif")}
+    kinds |= {name: folder / name for name in ("turned.jpg", "grey.jpg")}
     colours.convert("P").save(kinds["clear.png"], transparency=bytes(range(256)))
     deep = torch.randint(0, 65536, (40, 57)).numpy()
     Image.fromarray(deep.astype(np.uint16)).save(kinds["16 bits.png"])
-    Image.fromarray((deep * 2 - 20_000).astype(np.int32)).save(kinds["32 bits.tif"])
+    Image.fromarray(deep.astype(np.int32)).save(kinds["32 bits.tif"])
+    Image.fromarray((deep / 65535).astype(np.float32)).save(kinds["floats.tif"])
     exif = Image.Exif()
     exif[0x0112] = 6  # turn clockwise by 90 degrees to see it upright
     colours.save(kinds["turned.jpg"], exif=exif)
@@ -269,11 +271,27 @@ def test_the_exported_encoder_gives_pictures_the_features_that_ours_does(channel
     torch.testing.assert_close(features(exported.lines, prepared), wanted, rtol=1e-3, atol=1e-4)
 
 
-def test_its_lines_take_grey_tensors_for_colour_and_refuse_floating_point_pixels() -> None:
+def test_its_lines_take_grey_tensors_for_colour() -> None:
     grey, lines = torch.randint(0, 256, (1, 40, 57), dtype=torch.uint8), transform_lines(MEAN, STD, 32)
     torch.testing.assert_close(transformed(lines, grey), transformed(lines, Image.fromarray(grey[0].numpy())))
-    with pytest.raises(ValueError, match="floating-point pixels without a known range: an image of 8 or 16 bits is wanted"):
-        transformed(lines, Image.fromarray(np.zeros((4, 4), dtype=np.float32)))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "told"),
+    [
+        (np.float32, [0, 2], "mode F must fill the range from 0 to 1, got 0.0 to 2.0"),
+        (np.float32, [0, float("nan")], "got nan to nan"),
+        (np.int32, [0, 65536], "mode I must fill the range from 0 to 65535, got 0 to 65536"),
+        (np.int32, [-1, 300], "got -1 to 300"),
+        (np.int32, [0, 255], "got 0 to 255"),
+    ],
+)
+def test_its_lines_refuse_the_pixels_that_are_refused_in_training(dtype: type, values: list[float], told: str) -> None:
+    image = Image.fromarray(np.array([values], dtype))
+    with pytest.raises(UnusableImage):
+        from_pil(image, 3)
+    with pytest.raises(ValueError, match=told):
+        transformed(transform_lines(MEAN, STD, 32), image)
 
 
 def test_the_lines_that_prepare_an_image_come_with_the_export(tmp_path: Path) -> None:

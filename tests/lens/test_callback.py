@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import entrec
 from entrec import LensCallback, VonMisesFisher
 from entrec.lens import diagnose, look
+from entrec.lens.verdict import EARLY
 from entrec.losses import ERLoss
 from entrec.methods import METHODS, Seen
 from entrec.training import Pretraining
@@ -94,9 +95,9 @@ def test_a_module_of_ones_own_takes_a_line_and_stays_healthy() -> None:
 
 def test_what_is_logged_is_what_look_reads_in_eval_mode() -> None:
     module, points = Small(), next(iter(data(seed=3, rows=300, batch=300)))
-    lens = LensCallback(lambda m, batch: (m(batch[0]), m(batch[0].flip(1))), every=20, held_out=points, kappa=5.0)
-    with pytest.warns(UserWarning, match="Lens at step 20"):
-        trainer = fit(module, lens)
+    lens = LensCallback(lambda m, batch: (m(batch[0]), m(batch[0].flip(1))), every=EARLY, held_out=points, kappa=5.0)
+    with pytest.warns(UserWarning, match=f"Lens at step {EARLY}"):
+        trainer = fit(module, lens, steps=EARLY)
     module.eval()
     with torch.no_grad():
         found = look(module(points[0]), module(points[0].flip(1)), kappa=5.0)
@@ -143,25 +144,25 @@ def test_a_run_that_collapses_is_named_once_and_stopped_at_the_second_look(on_co
 
 
 def test_one_odd_look_stops_nothing() -> None:
-    odd = {10: True, 20: False, 30: True}
+    odd = {70: True, 80: False, 90: True}
     lens = LensCallback(
         lambda m, batch: torch.ones(64, 4) if odd.get(m.trainer.global_step) else torch.randn(64, 4),
         every=10,
         on_collapse="stop",
     )
     with pytest.warns(UserWarning, match="Constant collapse") as said:
-        trainer = fit(Small(), lens, steps=40)
-    assert names(lens) == ["collapsed", "healthy", "collapsed", "healthy"]
-    assert trainer.global_step == 40
+        trainer = fit(Small(), lens, steps=100)
+    assert names(lens)[-4:] == ["collapsed", "healthy", "collapsed", "healthy"]
+    assert trainer.global_step == 100
     assert len([x for x in said if "Lens at" in str(x.message)]) == 2
 
 
 def test_what_is_over_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    lens = LensCallback(lambda m, batch: torch.ones(64, 4) if m.global_step < 15 else torch.randn(64, 4), every=10)
-    with pytest.warns(UserWarning, match="step 10: Constant collapse"), caplog.at_level("INFO"):
-        fit(Small(), lens, steps=40)
-    assert sum("Lens at step 20: Healthy" in line for line in caplog.messages) == 1
-    assert not any("step 30" in line for line in caplog.messages)
+    lens = LensCallback(lambda m, batch: torch.ones(64, 4) if m.global_step < 65 else torch.randn(64, 4), every=60)
+    with pytest.warns(UserWarning, match="step 60: Constant collapse"), caplog.at_level("INFO"):
+        fit(Small(), lens, steps=180)
+    assert sum("Lens at step 120: Healthy" in line for line in caplog.messages) == 1
+    assert not any("step 180" in line for line in caplog.messages)
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf, 0.0])
@@ -191,9 +192,9 @@ def test_a_single_view_and_codes_of_someone_elses() -> None:
     lens = LensCallback(lambda m, batch: m(batch[0]), every=20)
     trainer = fit(Small(), lens)
     assert {key.removeprefix("lens/") for key in trainer.callback_metrics} == ON_SPHERE - {"infonce_bound", "alignment"}
-    lens = LensCallback(lambda m, batch: torch.zeros(64, 512), every=20, codes=True)
+    lens = LensCallback(lambda m, batch: torch.zeros(64, 512), every=EARLY, codes=True)
     with pytest.warns(UserWarning, match="ln 512 = 6.2383 is that of an even guess"):
-        trainer = fit(Small(), lens)
+        trainer = fit(Small(), lens, steps=EARLY)
     assert {key: float(x) for key, x in trainer.callback_metrics.items()} == pytest.approx(
         {"lens/marginal": 1.0, "lens/conditional": 1.0}
     )
@@ -240,6 +241,7 @@ def test_our_own_methods_need_no_line(name: str) -> None:
 def test_our_own_methods_are_known_to_train_with_er_or_not(name: str, er: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     one_point = Seen(torch.ones(32, 8))
     monkeypatch.setattr(Pretraining, "see", lambda *_: (one_point, one_point))
+    monkeypatch.setattr("entrec.lens.verdict.EARLY", 1)  # the first step is late enough
     lens = LensCallback(every=1)
     fit(ours(name, er, **own_options(name)), lens, steps=1, loader=images())
     assert lens.verdict is not None
@@ -249,8 +251,8 @@ def test_our_own_methods_are_known_to_train_with_er_or_not(name: str, er: bool, 
 
 @pytest.mark.filterwarnings("ignore:Lens at step")
 def test_of_other_modules_it_can_be_said_that_they_train_with_er() -> None:
-    lens = LensCallback(lambda module, batch: torch.ones(64, 8), every=1, er=True)
-    fit(Small(), lens, steps=1)
+    lens = LensCallback(lambda module, batch: torch.ones(64, 8), every=EARLY, er=True)
+    fit(Small(), lens, steps=EARLY)
     assert lens.verdict is not None
     assert "--weight" in lens.verdict.remedies[0]
 

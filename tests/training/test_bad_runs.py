@@ -111,7 +111,10 @@ def _floats(_: bytes) -> bytes:
 def test_floating_point_images_are_skipped_with_the_reason(uneven: bool, workers: int, tmp_path: Path) -> None:
     data, bad = _with_corrupt(tmp_path / "data", uneven, _floats)
     console = Console(record=True, width=500)
-    told = f"{bad}: it holds floating-point pixels without a known range; images of 8 or 16 bits per channel are wanted"
+    told = (
+        f"{bad}: floating-point pixels are read where all are within 0 and 1, and these go from 0.0 to 900.0: scale all images "
+        "alike, or save them with 8 or 16 bits"
+    )
     run = quick("simclr", tmp_path / "run", data, console=console, workers=workers)
     assert run.summary["skipped"] == [told]
     assert console.export_text().count(told) == 1

@@ -15,10 +15,10 @@ from entrec.data import Held, Source
 from entrec.evaluation import Features, knn_accuracy
 from entrec.methods import METHODS, Views
 from entrec.training.assemble import assemble, optimizer_of
+from entrec.training.fit import check_splits
 from entrec.training.presets import LIGHTLY, with_preset
 from entrec.training.run import Run
 from entrec.training.settings import Settings, settings
-from entrec.training.train import _check_splits
 from entrec.views import View
 from tests.training.tiny import classes, different, pixels, stopped_before
 
@@ -309,4 +309,4 @@ def test_splits_that_cannot_be_are_refused(given: dict[str, Any], says: str, tmp
 
 def test_splits_are_for_one_device() -> None:
     with pytest.raises(ValueError, match="splits=8 is for one device"):
-        _check_splits(settings("moco", SPLIT), 2)
+        check_splits(settings("moco", SPLIT), 2)

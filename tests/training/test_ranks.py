@@ -20,6 +20,7 @@ from entrec.methods import METHODS
 from entrec.training import train as train_module
 from entrec.training.assemble import Parts, assemble
 from entrec.training.claim import claimed
+from entrec.training.fit import check_fit
 from entrec.training.loop import Loop
 from entrec.training.run import Run
 from entrec.training.settings import settings
@@ -203,7 +204,7 @@ def test_where_another_process_trains_all_ranks_are_refused(ranks: tuple[Path, l
 def test_a_batch_must_be_shared_by_the_ranks() -> None:
     parts = assemble(settings("simclr", {**COMMON, **HEADS["simclr"], "batch_size": 15}), source())
     with pytest.raises(ValueError, match="batch_size must be a multiple of the 2 devices, got 15"):
-        train_module._check_fit(parts, 2)
+        check_fit(parts, 2)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ import torch
 import entrec
 from entrec.methods import METHODS
 from entrec.training import checkpoint
+from entrec.training import epoch as epoch_module
 from entrec.training import train as train_module
 from entrec.training.log import Log
 from entrec.training.loop import Loop
@@ -92,14 +93,14 @@ def test_several_stops_are_as_good_as_one(tmp_path: Path) -> None:
 
 
 def _between_checkpoint_and_score(patch: pytest.MonkeyPatch) -> None:
-    original = train_module._epoch_row
+    original = epoch_module.epoch_row
 
     def epoch_row(loop: Loop, log: Log, epoch: int) -> None:
         if epoch == 1:
             raise Stopped
         original(loop, log, epoch)
 
-    patch.setattr(train_module, "_epoch_row", epoch_row)
+    patch.setattr(train_module, "epoch_row", epoch_row)
 
 
 def _after_the_last_step(patch: pytest.MonkeyPatch) -> None:

@@ -320,10 +320,24 @@ def test_every_tensor_of_a_run_is_finite(byol: Run) -> None:
     assert all(bool(x.isfinite().all()) for x in every_tensor(byol).values() if isinstance(x, Tensor))
 
 
-@pytest.mark.parametrize(("images", "batch"), [(600, 256), (256, 256), (255, 128), (48, 32), (2, 2)])
-def test_the_usual_batch_is_smaller_for_small_data(images: int, batch: int) -> None:
+def batch_by_default(images: int) -> int:
     parts = assemble(settings("simclr", {"backbone": "tiny"}), replace(source(), train=Held(pixels(images))))
-    assert parts.settings.batch_size == batch
+    assert parts.settings.batch_size is not None
+    return parts.settings.batch_size
+
+
+@pytest.mark.parametrize(
+    ("images", "batch"),
+    [(5000, 256), (2048, 256), (2047, 128), (1024, 128), (300, 32), (256, 32), (255, 16), (48, 16), (16, 16), (15, 8), (2, 2)],
+)
+def test_the_usual_batch_is_smaller_for_small_data(images: int, batch: int) -> None:
+    assert batch_by_default(images) == batch
+
+
+@pytest.mark.parametrize("images", [128, 300, 600, 2047, 2048])
+def test_an_epoch_of_usual_batches_has_eight_steps_and_no_more_than_a_power_of_two_costs(images: int) -> None:
+    steps = images // batch_by_default(images)
+    assert 8 <= steps < 16
 
 
 def test_partly_labelled_data_are_scored_by_the_labels_there_are(tmp_path: Path) -> None:

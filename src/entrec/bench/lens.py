@@ -222,11 +222,11 @@ def _in_train(chosen: Settings, batch: int, device: torch.device) -> tuple[Row, 
         loop.run.checkpoint.parent.mkdir(parents=True)
         epochs = loop.fit(None)
         next(epochs)  # in which kernels are chosen, and steps captured
-        loop.look()
+        loop.looks.take(loop.place.epoch)
         watch.step, watch.begin = _WARM, watch.now()
         next(epochs)
         watch.step += len(loop.feed)
-        watch.look(loop.look)
+        watch.look(lambda: loop.looks.take(loop.place.epoch))
         found = watch.row(batch, "entrec train")
         between = (loop.settings.evaluate_every or 1) * len(loop.feed) * found.step_ms
         return replace(found, share=found.look_ms / (found.look_ms + between)), {**loop.settings.flat(), "data": "noise"}

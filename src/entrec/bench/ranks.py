@@ -31,11 +31,11 @@ from entrec.data import Source
 from entrec.training.assemble import assemble
 from entrec.training.devices import fabric_for
 from entrec.training.feed import Fed
+from entrec.training.fit import check_fit
 from entrec.training.loop import Loop
 from entrec.training.run import Run
 from entrec.training.settings import Settings as RunSettings
 from entrec.training.settings import settings as run_settings
-from entrec.training.train import _check_fit
 
 _CLASSES = 10
 _SIDE_AT_LEAST = 8  # as `entrec.training.settings` asks of a view
@@ -152,7 +152,7 @@ def run(chosen: Settings, progress: Callable[[str], None] = lambda part: None) -
     where = machine(torch.device("cpu"))
     # Here first, where what does not fit is told in words, and not from within a process that was started for it.
     parts = assemble(_wanted(chosen, 1), _source(chosen, 1))
-    _check_fit(parts, 1)
+    check_fit(parts, 1)
     complete = parts.settings.flat() | {"data": parts.source.name}
     rows = [_measured(chosen, number, where.cores, progress) for number in chosen.ranks]
     return Benchmark(chosen, complete, where, rows)

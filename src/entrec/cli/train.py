@@ -29,7 +29,10 @@ def train(
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the data. [default: 100]")] = None,
     batch_size: Annotated[
-        int | None, typer.Option(help="Images in a step, over all devices. [default: 256, fewer for small data]")
+        int | None,
+        typer.Option(
+            help="Images in a step, over all devices. [default: 256; under 2,048 images fewer, for eight steps an epoch]"
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder. [default: runs/METHOD-er-DATA]")] = None,
     labels: Annotated[

@@ -100,9 +100,9 @@ class Files(Dataset[tuple[Tensor, int]]):
 def decode(content: str | Path | bytes, channels: int = 3) -> Tensor:
     """The image in a file, or in a file's bytes, as uint8 (channels, H, W), the way up that its EXIF data say.
 
-    16-bit grey keeps its 8 high bits, palettes become the colours they stand for, and transparency is left out; of an
-    animation it is the first picture. Colours of JPEG files come straight from libjpeg-turbo, pixel by pixel in memory, which
-    is how crops are cut fastest.
+    Palettes become the colours they stand for, and transparency is left out; of an animation it is the first picture. Deeper
+    pixels become 8 bits by a rule that is the same for all images of a kind (see `from_pil`). Colours of JPEG files come
+    straight from libjpeg-turbo, pixel by pixel in memory, which is how crops are cut fastest.
     """
     stored = content if isinstance(content, bytes) else Path(content).read_bytes()
     if channels == 3 and stored.startswith(_JPEG):
@@ -131,19 +131,36 @@ def _decode_jpeg(stored: bytes) -> Tensor | None:
 def from_pil(image: Image.Image, channels: int) -> Tensor:
     """A PIL image as uint8 (channels, H, W), with 1 or 3 channels.
 
+    Of 16 bits the 8 high ones are kept; signed and 32-bit pixels are taken for 16-bit ones, where all are within 0 and 65535;
+    floating-point ones within 0 and 1 become 0 to 255. Nothing is clipped, and no image is scaled by its own range, which would
+    take away what differs between images: pixels beyond these ranges are refused.
+
     Raises:
         UnusableImage: it has pixels that cannot be made such.
     """
-    if image.mode == "F":
-        raise UnusableImage(
-            "it holds floating-point pixels without a known range; images of 8 or 16 bits per channel are wanted"
-        )
-    if image.mode.startswith("I"):
-        image = Image.fromarray((np.asarray(image, dtype=np.int64).clip(0, 65535) >> 8).astype(np.uint8))
+    if image.mode == "F" or image.mode.startswith("I"):
+        image = _of_8_bits(image)
     elif image.mode == "P":
         image = image.convert("RGBA")  # first: a palette may hold transparency that RGB has no place for
     pixels = torch.from_numpy(np.array(_converted(image, "L" if channels == 1 else "RGB")))
     return pixels[None] if channels == 1 else pixels.permute(2, 0, 1).contiguous()
+
+
+def _of_8_bits(image: Image.Image) -> Image.Image:
+    """A grey image of floating-point, signed, 16-bit or 32-bit pixels."""
+    values, floats = np.asarray(image), image.mode == "F"
+    least, most, top = values.min(), values.max(), 1 if floats else 65535
+    if not 0 <= least <= most <= top:  # nor is a NaN within
+        raise UnusableImage(
+            f"{'floating-point' if floats else 'signed and 32-bit'} pixels are read where all are within 0 and {top}, and "
+            f"these go from {least!s} to {most!s}: scale all images alike, or save them with 8 or 16 bits"
+        )
+    if floats:
+        return Image.fromarray(np.rint(255 * values).astype(np.uint8))
+    if image.mode == "I" and 0 < most < 256:  # 8-bit values, most likely: of those nothing would be left
+        told = f"these, of {most} at the most, have none"
+        raise UnusableImage(f"signed and 32-bit pixels keep the 8 high bits of 16, and {told}: save them with 8 bits")
+    return Image.fromarray((values >> 8).astype(np.uint8))
 
 
 def _converted(image: Image.Image, mode: str) -> Image.Image:

@@ -16,11 +16,13 @@ _PIXELS = """\
 def pixels(image):  # as in training: upright, of 16 bits the 8 high ones, palettes as their colours, no transparency
     if not isinstance(image, Image.Image):
         return v2.functional.to_image(image).expand(CHANNELS, -1, -1)
-    if image.mode == "F":
-        raise ValueError("it holds floating-point pixels without a known range: an image of 8 or 16 bits is wanted")
     image = ImageOps.exif_transpose(image)
-    if image.mode.startswith("I"):
-        image = Image.fromarray((np.asarray(image, dtype=np.int64).clip(0, 65535) >> 8).astype(np.uint8))
+    if image.mode == "F" or image.mode.startswith("I"):
+        values, top = np.asarray(image), 1 if image.mode == "F" else 65535
+        least, most = values.min(), values.max()
+        if not 0 <= least <= most <= top or (image.mode == "I" and 0 < most < 256):
+            raise ValueError(f"pixels of mode {image.mode} must fill the range from 0 to {top}, got {least!s} to {most!s}")
+        image = Image.fromarray((np.rint(255 * values) if image.mode == "F" else values >> 8).astype(np.uint8))
     if image.mode == "P":
         image = image.convert("RGBA")
     return v2.functional.to_image(image.convert(MODE))

@@ -1,32 +1,24 @@
-"""The lens as a callback of Lightning's: readings in the log, a verdict in words, and an end to a run that has collapsed.
-
-`lightning.pytorch` and `pytorch_lightning` are two packages with the same code, and a Trainer of one does not know callbacks of
-the other. This one is of both as soon as both are there.
-"""
+"""The lens as a callback of Lightning's: readings in the log, a verdict in words, and an end to a run that has collapsed."""
 
 import difflib
-import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from functools import cache
 from typing import Any, Literal, get_args
 
-import torch
 from lightning.pytorch import Callback
 from lightning.pytorch.utilities import rank_zero_info
-from torch import Tensor
 
 from entrec import checks
+from entrec.lens import packages
 from entrec.lens.batches import one_batch, part_of, rows_of
 from entrec.lens.judged import judged
-from entrec.lens.projections import Views, check_projections, measurable
-from entrec.lens.readings import CodeReadings, Readings
+from entrec.lens.logged import numbers
+from entrec.lens.projections import Projections, Views, check_of_batch, looked_at, measurable, together
 from entrec.lens.remedies import Objective
 from entrec.lens.undisturbed import undisturbed
-from entrec.lens.verdict import FAILURES, HOPELESS, Verdict
+from entrec.lens.verdict import FAILURES, HOPELESS, Verdict, unless_early
 
-Projections = Callable[[Any, Any], Tensor | tuple[Tensor, ...]]
 OnCollapse = Literal["warn", "stop"]
 
 # Held-out rows in a pass: always as many, so that what is random about their views is always the same; and unlike a batch of
@@ -51,7 +43,8 @@ class LensCallback(_Base):  # type: ignore[misc]
     sphere), `uniformity`, `effective_rank`, `std_min`, `std_median`, `reconstruction`, `er_bound`, `er_ceiling`,
     `infonce_bound`, `infonce_ceiling`, `alignment`, `nearer`; of codes `marginal` and `conditional` over ln m instead of the
     first six. `verdict` is the last verdict and `history` all of them with their steps, of the held-out data where there are
-    any and else of the batch. A failure is said as a warning when it begins, and once more when it is over.
+    any and else of the batch. A failure is said as a warning when it begins, and once more when it is over. In the first 60
+    steps only projections that are no numbers are one; what looks like another is called `early`.
 
     Args:
         projections: from the module and a batch to the projections of its two views, (k, d) each, or of one.
@@ -62,19 +55,16 @@ class LensCallback(_Base):  # type: ignore[misc]
         held_out_every: so many looks, with one at the first and one at the end; None: as seldom as it takes to keep them near
             0.5 % of training (a small batch makes that many looks).
         codes: the projections are logits of codes, over the temperature of their softmax (for `Pretraining`: known).
-        on_collapse: `"stop"` ends the run when it has been seen collapsed or diverging twice in a row: one batch may be odd.
+        on_collapse: `"stop"` ends the run when it has been seen collapsed or diverging twice in a row: one batch may be odd. A
+            collapse is none before 60 steps.
         rows: no more than these are looked at. A first and a last look at 2048 held-out ones take 4 % of 600 steps of 64.
         method: that trains, whose remedies are named too (for `Pretraining`: known).
         er: it trains with the ER objective, which is no remedy then (for `Pretraining`: known).
     """
 
-    _plain: type["LensCallback"]
-
     def __new__(cls, *_: Any, **__: Any) -> "LensCallback":
         """An object of this class, and of the other package's too where that is in use."""
-        kind: Any = cls
-        other = getattr(sys.modules.get("pytorch_lightning"), "Callback", Callback)
-        found: LensCallback = super().__new__(kind if issubclass(kind, other) else _of_both(kind, other))
+        found: LensCallback = super().__new__(packages.fitting(cls))
         return found
 
     def __init__(
@@ -105,13 +95,12 @@ class LensCallback(_Base):  # type: ignore[misc]
         self._tried = False
         self._looks = 0  # of this fit
         self._held_out_step = 0  # of the last look at held-out data
-        self._batch = (
-            0  # data of this process in a step; the first batch's, as the last of an epoch may differ between processes
-        )
+        # Data of this process in a step; the first batch's, as the last of an epoch may differ between processes.
+        self._batch = 0
 
     def __reduce__(self) -> Any:
         """To another process, where it may have to be of both packages again."""
-        return _of_its_packages, (getattr(self, "_plain", type(self)),), self.__dict__
+        return packages.anew, (packages.plain(type(self)),), self.__dict__
 
     @property
     def verdict(self) -> Verdict | None:
@@ -180,10 +169,9 @@ class LensCallback(_Base):  # type: ignore[misc]
             for name, views in seen.items():
                 readings, verdict = judged(tuple(map(measurable, views.z)), views.codes, self.kappa, *of)
                 if readings is not None:
-                    numbers = {f"{name}/{key}": value for key, value in _numbers(readings).items()}
-                    self._log(trainer, pl_module, numbers, looks, ended)
+                    self._log(trainer, pl_module, numbers(readings, under=name), looks, ended)
             if verdict is not None and concludes:  # of the last: held-out data where there are any
-                self._conclude(verdict)
+                self._conclude(unless_early(verdict, self._step))
         if self.on_collapse == "stop" and concludes:
             hopeless = [verdict.name in HOPELESS for _, verdict in self.history[-2:]] == [True, True]
             stop = trainer.strategy.reduce_boolean_decision(trainer.is_global_zero and hopeless, all=False)
@@ -193,12 +181,12 @@ class LensCallback(_Base):  # type: ignore[misc]
         """What one of `entrec.methods` trains with."""
         return Objective(self.method or type(method).__name__.lower(), self.er or getattr(method, "with_er", False))
 
-    def _log(self, trainer: Any, pl_module: Any, numbers: dict[str, float], looks: bool, ended: bool) -> None:
+    def _log(self, trainer: Any, pl_module: Any, found: dict[str, float], looks: bool, ended: bool) -> None:
         if not ended:  # for callbacks that monitor them; other processes do not have these keys, and must not be waited for
-            pl_module.log_dict(numbers, logger=False, on_step=True, on_epoch=False, rank_zero_only=trainer.world_size > 1)
+            pl_module.log_dict(found, logger=False, on_step=True, on_epoch=False, rank_zero_only=trainer.world_size > 1)
         # A logger would get them from there at its own steps only, and until the epoch ends again and again.
         for logger in trainer.loggers if looks else ():
-            logger.log_metrics(numbers, step=self._step - 1)  # Lightning calls the first step 0
+            logger.log_metrics(found, step=self._step - 1)  # Lightning calls the first step 0
 
     def _held_out_views(self, trainer: Any, pl_module: Any) -> dict[str, Views]:
         """Those of the held-out data, if there are any."""
@@ -216,45 +204,22 @@ class LensCallback(_Base):  # type: ignore[misc]
         found: list[Views] = []
         with undisturbed(pl_module), trainer.precision_plugin.forward_context():
             for batch in batches:
-                found.append(self._projected(pl_module, batch))
-                if held_out and len(found[-1].z[0]) != rows_of(batch):
-                    raise ValueError(
-                        f"projections must be of the batch that the function is given, a row for each datum, got "
-                        f"{len(found[-1].z[0])} for {rows_of(batch)}: what a training step left behind is not of held-out data"
-                    )
-        return Views(tuple(torch.cat(of)[: self.rows] for of in zip(*(x.z for x in found), strict=True)), found[0].codes)
-
-    def _projected(self, pl_module: Any, batch: Any) -> Views:
-        if self.projections is None:
-            one, other = pl_module.see(batch)
-            return Views((one.values, other.values), one.codes)
-        found = self.projections(pl_module, batch)
-        z = (found,) if isinstance(found, Tensor) else found
-        check_projections(z)
-        return Views(z, self.codes)
+                found.append(looked_at(pl_module, batch, self.projections, self.codes))
+                if held_out:
+                    check_of_batch(found[-1], batch)
+        return together(found, self.rows)
 
     def _conclude(self, verdict: Verdict) -> None:
-        """Keep the verdict, and say it where something else went wrong than the last time."""
-        before = None if self.verdict is None else _failure(self.verdict)
+        """Keep the verdict, and say it where something else went wrong than the last time, or where it can be told at last."""
+        before = None if self.verdict is None else _worth_saying(self.verdict)
         self.history.append((self._step, verdict))
-        if _failure(verdict) == before:
+        if _worth_saying(verdict) == before:
             return
         text = " ".join((f"Lens at step {self._step}: {verdict.title}.", *verdict.because, *verdict.remedies))
-        if _failure(verdict):
+        if verdict.name in FAILURES:
             warnings.warn(text, stacklevel=2)
         else:
             rank_zero_info(text)
-
-
-def _of_its_packages(cls: type[LensCallback]) -> LensCallback:
-    return cls.__new__(cls)
-
-
-@cache
-def _of_both(cls: Any, other: Any) -> type[LensCallback]:
-    """The class, derived from the other package's Callback too, under the same name: checkpoints know it by that."""
-    names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__, "_plain": cls}
-    return type(cls.__name__, (cls, other), names)
 
 
 def _is_ours(module: Any) -> bool:
@@ -268,16 +233,6 @@ def _nearest(word: Any) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def _failure(verdict: Verdict) -> str:
+def _worth_saying(verdict: Verdict) -> str:
     """Its name; empty where nothing is wrong, which saturated bounds are not."""
-    return verdict.name if verdict.name in FAILURES else ""
-
-
-def _numbers(found: Readings | CodeReadings) -> dict[str, float]:
-    if isinstance(found, CodeReadings):
-        own = {"marginal": found.marginal / found.largest, "conditional": found.conditional / found.largest}
-    else:
-        own = {"entropy": found.entropy, "entropy_scale": found.filled, "uniformity": found.uniformity}
-        own |= {"effective_rank": found.rank, "std_min": found.spread[0], "std_median": found.spread[1]}
-    pairs = {} if found.pairs is None else {key: value for key, value in asdict(found.pairs).items() if value is not None}
-    return own | pairs
+    return verdict.name if verdict.name in (*FAILURES, "early") else ""

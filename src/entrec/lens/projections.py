@@ -1,10 +1,15 @@
 """What a callback looks at: the projections that a module gives for a batch."""
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from entrec import checks
+from entrec.lens.batches import rows_of
+
+Projections = Callable[[Any, Any], Tensor | tuple[Tensor, ...]]
 
 
 class Views(NamedTuple):
@@ -12,6 +17,31 @@ class Views(NamedTuple):
 
     z: tuple[Tensor, ...]
     codes: bool
+
+
+def looked_at(module: Any, batch: Any, projections: Projections | None, codes: bool) -> Views:
+    """What a module makes of a batch; without a function that says it, as `entrec.training.Pretraining` does."""
+    if projections is None:
+        one, other = module.see(batch)
+        return Views((one.values, other.values), one.codes)
+    found = projections(module, batch)
+    z = (found,) if isinstance(found, Tensor) else found
+    check_projections(z)
+    return Views(z, codes)
+
+
+def together(parts: Sequence[Views], rows: int) -> Views:
+    """The first rows of what was seen of several batches."""
+    return Views(tuple(torch.cat(of)[:rows] for of in zip(*(x.z for x in parts), strict=True)), parts[0].codes)
+
+
+def check_of_batch(views: Views, batch: Any) -> None:
+    """Whether what was seen is of this batch, a row for each datum."""
+    if len(views.z[0]) != rows_of(batch):
+        raise ValueError(
+            f"projections must be of the batch that the function is given, a row for each datum, got "
+            f"{len(views.z[0])} for {rows_of(batch)}: what a training step left behind is not of held-out data"
+        )
 
 
 def check_projections(z: Any) -> None:

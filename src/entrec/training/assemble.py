@@ -30,6 +30,8 @@ _RATES = {"lars": 0.3, "sgd": 0.1, "adam": 1e-3, "adamw": 1e-3}
 _TINY_RATE = 6e-3  # AdamW's for the tiny encoder, whose runs are short
 _TINY_PREDICTOR_RATE = 10.0  # times that, for BYOL; chosen on an earlier form of shapes, and not compared with 1 on this one
 _DECAYS = {"lars": 1e-6, "sgd": 5e-4, "adam": 1e-6, "adamw": 1e-3}
+_BATCH, _SMALLEST_BATCH = 256, 16  # of fewer rows, an entropy and BatchNorm's statistics have little to go by
+_STEPS = 8  # of an epoch at the least: where a batch is nearly all data, as many epochs as usual are hardly any steps
 
 
 class Parts(NamedTuple):
@@ -94,10 +96,20 @@ def _rate(optimizer: str, network: str) -> float:
 
 
 def _batch(images: int) -> int:
-    """The usual batch, or the largest power of two that there are images for."""
+    """The usual batch; of few images the power of two that makes enough steps of an epoch, 16 where there are as many.
+
+    The learning rate is in proportion to it (`scaled_rate`), so that more steps are smaller ones.
+
+    >>> [_batch(images) for images in (100_000, 2048, 2047, 300, 48, 10)]
+    [256, 256, 128, 32, 16, 8]
+    """
     if images < 2:
         raise ValueError(f"a data set must have at least 2 images to train on, got {images}")
-    return int(min(256, 2 ** (images.bit_length() - 1)))
+    return min(_BATCH, _power_of_two(max(images // _STEPS, min(images, _SMALLEST_BATCH))))
+
+
+def _power_of_two(at_most: int) -> int:
+    return 1 << (at_most.bit_length() - 1)
 
 
 def _evaluate_every(settings: Settings, source: Source, size: int) -> int:

@@ -26,10 +26,10 @@ _PACKAGES = ("entrec", "torch", "torchvision", "lightning", "timm")
 def finish(loop: Loop, console: Console | None) -> None:
     """Write encoder.safetensors and summary.json, and show the scores."""
     run, seconds = loop.run, loop.elapsed()
-    look = loop.looked_last()  # before weights of another epoch may take the last one's place
+    look = loop.looks.last(loop.place.epoch)  # before weights of another epoch may take the last one's place
     kept = _take_kept(loop)
     if kept != loop.place.epoch:
-        look = loop.look_again(kept)
+        look = loop.looks.again(kept)
     write_encoder(run, overwrite=True)
     found = evaluation(loop) if loop.settings.scores else None
     write_summary(run, _summary(loop, kept, look, found, seconds))
@@ -81,7 +81,7 @@ def _summary(loop: Loop, kept: int, look: Look | None, found: Evaluation | None,
         "held_out": None if look is None or look.readings is None else asdict(look.readings),
         "verdict": None if look is None else look.verdict.name,
         "diagnosis": None if look is None else asdict(look.verdict),
-        "verdicts": [{"epochs": epochs, "verdict": name} for epochs, name, _ in loop.looks],
+        "verdicts": [{"epochs": epochs, "verdict": name} for epochs, name, _ in loop.looks.noted],
         "protocols": [] if found is None else [f"{x.name}: {x.protocol}" for x in found.scores],
         "few_labels": {} if found is None else {x.name: x.accuracy for x in found.few},
         "skipped": sorted(loop.skipped),

@@ -10,28 +10,22 @@ import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 
-from entrec.evaluation.features import Features, extract, labelled
-from entrec.evaluation.knn import knn_accuracy
+from entrec.evaluation.features import Features, extract
 from entrec.files import appearing
-from entrec.lens.verdict import FAILURES, HOPELESS
 from entrec.pairwise import ranks
 from entrec.training import checkpoint
 from entrec.training.assemble import Parts
 from entrec.training.checkpoint import History, Place
-from entrec.training.draws import generator_of, seed_of
+from entrec.training.draws import generator_of
 from entrec.training.encoders import facts_of
 from entrec.training.feed import Fed, Feed
-from entrec.training.held_out import HeldOut, Look
-from entrec.training.images import KNN_IMAGES, single, some
+from entrec.training.images import single
 from entrec.training.log import Log
+from entrec.training.looks import Looks
 from entrec.training.rows import Moment, Row, sent
 from entrec.training.run import Run
 from entrec.training.update import Outcome, Update
 from entrec.views.augment import Plain
-
-_KAPPA = 10.0  # the lens's, for methods without one
-_RISE = 0.01  # nats that a bound must rise by from one look to the next
-_UNFIT = (*FAILURES, "early")  # verdicts whose bound is no reason to keep an encoder
 
 
 class DivergedError(RuntimeError):
@@ -63,9 +57,7 @@ class Loop:
         self.place = Place(0, 0, 0)
         self.seconds = 0.0  # that earlier sittings of the run took
         self._begun = time.perf_counter()
-        self.looks: list[tuple[int, str, float | None]] = []  # after how many epochs, verdict, and held-out ER bound
-        self.last_look: Look | None = None
-        self._held_out: HeldOut | None = None
+        self.looks = Looks(fabric, parts, len(self.feed))
         self._asked: Row | None = None  # the row that has not come yet
         self._last = (Moment(fabric.device), 0)  # when the one before it came, and after how many steps
         self.skipped: set[str] = {name for part in (source.train, source.test) for name in getattr(part, "skipped", ())}
@@ -76,7 +68,7 @@ class Loop:
         self.place = place
         self.skipped |= set(history.skipped)
         self.seconds = history.seconds
-        self.looks = list(history.looks)
+        self.looks.noted = list(history.looks)
 
     def elapsed(self) -> float:
         """Seconds that the run has taken, over all its sittings."""
@@ -117,7 +109,7 @@ class Loop:
     def end_epoch(self) -> None:
         """Write the epoch's checkpoint, and keep it where it is the best."""
         self.save()  # after the epoch's score was written: what a checkpoint has behind it is never written again
-        newest = bool(self.looks) and self.looks[-1][0] == self.place.epoch and self.best == len(self.looks) - 1
+        newest = self.looks.newest_is_best and self.looks.noted[-1][0] == self.place.epoch
         if self.fabric.is_global_zero and self.settings.keep == "best-er" and newest:
             with appearing(self.run.best) as unfinished:
                 shutil.copyfile(self.run.checkpoint, unfinished)
@@ -199,81 +191,12 @@ class Loop:
         broken = torch.where(sizes.isfinite().all(), self.update.bad, self.place.step - 1)
         self._stop_if_bad(int(ranks.largest(torch.where(self.update.bad < 0, broken, self.update.bad))))
         if self.fabric.is_global_zero:
-            history = History(self.elapsed(), tuple(sorted(self.skipped)), tuple(self.looks))
+            history = History(self.elapsed(), tuple(sorted(self.skipped)), tuple(self.looks.noted))
             facts = facts_of(self.parts.source)
             checkpoint.save(
                 self.run.checkpoint, checkpoint.Content(self.place, self.settings.flat(), facts, self.update.state(), history)
             )
         self.fabric.barrier()
-
-    def look(self) -> Look:
-        """What the lens sees in held-out views, with the epochs that are over noted beside its verdict."""
-        found = self.last_look = self._seen(self.place.epoch)
-        self.looks.append((self.place.epoch, found.verdict.name, found.row().get("held_out_er_bound")))
-        return found
-
-    def looked_last(self) -> Look | None:
-        """The last look; of a run that goes on after it, the same once more."""
-        if self.last_look is None and self.looks and self.looks[-1][0] == self.place.epoch:
-            self.last_look = self._seen(self.place.epoch)
-        return self.last_look
-
-    def look_again(self, epochs: int) -> Look | None:
-        """A look at weights of so many epochs, beside those that were noted; None where the lens is not used."""
-        return self._seen(epochs) if self.looks else None
-
-    def _seen(self, epochs: int) -> Look:
-        if self._held_out is None:
-            self._held_out = HeldOut(self.parts.source, self.parts.augment, self.fabric.device, seed_of(self.settings.seed, 4))
-        with self.fabric.autocast():
-            kappa, steps = self.settings.options.get("kappa", _KAPPA), epochs * len(self.feed)
-            return self._held_out.look(self.method, kappa, self.settings.method, self.settings.er, steps)
-
-    @property
-    def failed(self) -> bool:
-        """Whether the lens has seen a collapse, or no numbers, twice in a row, after the warm-up and with no rise of the bound.
-
-        A network that has hardly begun may look like one that has collapsed; in its first steps the lens does not call it so
-        (`unless_early`), however short the warm-up is.
-        """
-        last = self.looks[-2:]
-        if len(last) < 2 or not all(name in HOPELESS for _, name, _ in last) or self._warming_up(last[0][0]):
-            return False
-        (_, _, before), (_, _, after) = last
-        return before is None or after is None or after < before + _RISE
-
-    def _warming_up(self, epochs: int) -> bool:
-        return epochs * len(self.feed) < self.settings.warmup * self.total
-
-    @property
-    def best(self) -> int | None:
-        """The number of the look with the highest ER bound, the first of equal ones.
-
-        Looks that saw a failure, also an early one, count only where all did: one point has a bound of 0, and healthy ones can
-        be below.
-        """
-        found = [(name in _UNFIT, bound, -number) for number, (_, name, bound) in enumerate(self.looks) if bound is not None]
-        fair = [(bound, number) for failed, bound, number in found if not failed] or [x[1:] for x in found]
-        return -max(fair)[1] if fair else None
-
-    @property
-    def stale(self) -> bool:
-        """Whether no look has been better for as long as the run is to wait."""
-        patience, best = self.settings.patience, self.best
-        return patience is not None and best is not None and len(self.looks) - 1 - best >= patience
-
-    def knn(self) -> float | None:
-        """Online kNN accuracy on the test split, or on a part of a large one, where there are labels."""
-        source, classes, settings = self.parts.source, len(self.parts.source.classes), self.settings
-        if not classes or source.test is None:
-            return None
-        splits = [single(part) for part in (source.train, source.test)]
-        looked_at = splits if settings.knn_all else [some(part, KNN_IMAGES) for part in splits]
-        bank, judged = (self.extract(self.parts.backbone.module, part) for part in looked_at)
-        if not (bool((bank.labels >= 0).any()) and bool((judged.labels >= 0).any())):
-            return None
-        k, temperature = settings.knn_k, settings.knn_temperature
-        return knn_accuracy(labelled(bank), labelled(judged), k=k, temperature=temperature, classes=classes)
 
     def _count_skipped(self, names: tuple[str, ...], log: Log | None) -> None:
         new = [name for name in names if name not in self.skipped]

@@ -24,7 +24,8 @@ class Settings:
         preset: the protocol whose settings it began from (see `entrec.training.presets`); None: our own defaults.
         data: a name (shapes, digits, cifar10, ...), a folder of images, or an archive of one.
         epochs: passes over the data.
-        batch_size: images in a step, over all devices; None: 256, or the power of two that a smaller data set has.
+        batch_size: images in a step, over all devices; None: 256, and of fewer than 2,048 images the power of two that makes
+            eight steps of an epoch, or 16 where that is more.
         seed: of every random draw.
         backbone: a timm or torchvision model, or `tiny`; None: what suits the data.
         image_size: side of a full-size view; None: what suits the data.

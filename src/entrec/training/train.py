@@ -1,7 +1,6 @@
 """`entrec.train`: from a method's name to a run on disk."""
 
 import shutil
-import warnings
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,14 +12,16 @@ from torch.utils.data import Dataset
 
 from entrec.data import NAMES, Source, open_source
 from entrec.data.folder import is_run
-from entrec.lens.verdict import FAILURES
 from entrec.training.assemble import Parts, assemble
 from entrec.training.claim import refuse_taken, training_alone
 from entrec.training.devices import fabric_for
+from entrec.training.epoch import epoch_row
 from entrec.training.finish import finish, finish_diverged
+from entrec.training.fit import check_fit
 from entrec.training.held_out import views_of
-from entrec.training.log import Log, in_words
+from entrec.training.log import Log
 from entrec.training.loop import DivergedError, Loop
+from entrec.training.notices import notices, tell
 from entrec.training.presets import with_preset
 from entrec.training.resuming import as_before, restore
 from entrec.training.run import Run, write_config
@@ -99,26 +100,26 @@ def _train(
     source = _opened(wanted, data, fabric)
     parts = assemble(wanted, source)
     every = parts.settings.evaluate_every or 1
-    _check_fit(parts, fabric.world_size)
+    check_fit(parts, fabric.world_size)
     loop = Loop(fabric, parts, run)
     if resume:
         restore(loop, source)
     elif fabric.is_global_zero:
         _begin(run, parts, overwrite)
     fabric.barrier()
-    for notice in _notices(parts, fabric):
-        _tell(notice, shown, quiet=fabric.is_global_zero)
+    for notice in notices(parts, fabric):
+        tell(notice, shown, quiet=fabric.is_global_zero)
     log = Log(run.folder, loop.total, loop.place.step, shown, wanted.wandb) if fabric.is_global_zero else None
     try:
         for epoch in _epochs(loop, log):
             if log is not None and ((epoch + 1) % every == 0 or epoch >= wanted.epochs - wanted.evaluate_last):
-                _epoch_row(loop, log, epoch)
+                epoch_row(loop, log, epoch)
             # The others must not enter the next step's collectives, which time out, before the first rank has its score.
             fabric.barrier()
             why = fabric.broadcast(_reason_to_stop(loop)) if wanted.on_collapse == "stop" or wanted.patience else ""
             if why:
                 loop.end_epoch()
-                _tell(f"warning: stopped after {epoch + 1} epochs, as {why}", shown, quiet=fabric.is_global_zero)
+                tell(f"warning: stopped after {epoch + 1} epochs, as {why}", shown, quiet=fabric.is_global_zero)
                 break
     finally:
         if log is not None:
@@ -140,10 +141,10 @@ def _epochs(loop: Loop, log: Log | None) -> Iterator[int]:
 
 def _reason_to_stop(loop: Loop) -> str:
     """Why the run should end here; nothing where it should not."""
-    if loop.settings.on_collapse == "stop" and loop.failed:
+    if loop.settings.on_collapse == "stop" and loop.looks.failed:
         return "the lens saw a collapse, or no numbers, twice in a row, and no rise of the bound"
     seen = views_of(loop.parts.source)
-    return f"the ER bound on {seen} has not risen for {loop.settings.patience} looks" if loop.stale else ""
+    return f"the ER bound on {seen} has not risen for {loop.settings.patience} looks" if loop.looks.stale else ""
 
 
 def _opened(wanted: Settings, data: Any, fabric: Fabric) -> Source:
@@ -157,38 +158,6 @@ def _opened(wanted: Settings, data: Any, fabric: Fabric) -> Source:
     finally:  # also where it fails: the others are to say so too, and not to wait
         if fabric.is_global_zero:
             fabric.barrier()
-
-
-def _epoch_row(loop: Loop, log: Log, epoch: int) -> None:
-    row: dict[str, float] = {"step": loop.place.step, "epoch": epoch}
-    try:
-        top1 = loop.knn()
-    except ValueError as error:  # for instance no held-out image can be read: no reason to lose the epoch
-        log.say(f"warning: no kNN score: {error}")
-        top1 = None
-    row |= {} if top1 is None else {"knn_top1": top1}
-    if loop.settings.lens:
-        row |= _looked(loop, log)
-    if len(row) > 2:
-        log.row(row, loop.settings.epochs)
-    recent = [x for x in loop.run.metrics if x["epoch"] == epoch]
-    latest = {key: value for x in recent for key, value in x.items()}
-    log.say(f"epoch {epoch + 1:>3}  {in_words(latest)}")
-
-
-def _looked(loop: Loop, log: Log) -> dict[str, float]:
-    """The numbers of a look through the lens, whose verdict is said when it is another than before."""
-    before = loop.looks[-1][1] if loop.looks else "healthy"
-    try:
-        found = loop.look()
-    except ValueError as error:  # as for the kNN score
-        log.say(f"warning: the lens saw nothing: {error}")
-        return {}
-    if found.verdict.name != before:
-        log.say(f"lens: {found.verdict.title}")
-        for text in (*found.verdict.because, *found.verdict.remedies) if found.verdict.name in FAILURES else ():
-            log.say(f"      {text}")
-    return found.row()
 
 
 def _begin(run: Run, parts: Parts, overwrite: bool) -> None:
@@ -215,67 +184,6 @@ def _require_free(folder: Path, overwrite: bool) -> None:
         raise FileExistsError(
             f"{folder} holds files and is no run of entrec's, so it is not overwritten: choose another folder"
         )
-
-
-def _check_fit(parts: Parts, ranks: int) -> None:
-    n, settings = len(parts.source.train), parts.settings  # type: ignore[arg-type]
-    assert settings.batch_size is not None  # filled in by `assemble`
-    if settings.batch_size % ranks:
-        raise ValueError(f"batch_size must be a multiple of the {ranks} devices, got {settings.batch_size}")
-    if settings.batch_size > n:
-        raise ValueError(f"batch_size {settings.batch_size} is larger than the data set, which has {n} images")
-    if settings.options.get("clusters", 0) > n:
-        raise ValueError(f"clusters must be at most the {n} images of the data set, got {settings.options['clusters']}")
-    _check_splits(settings, ranks)
-
-
-def _check_splits(settings: Settings, ranks: int) -> None:
-    splits = settings.options.get("splits", 1)
-    if splits == 1:
-        return
-    if ranks > 1:
-        raise ValueError(f"splits={splits} is for one device: BatchNorm over {ranks} would be synchronised, and see no parts")
-    if settings.options.get("ema") is None:
-        raise ValueError(
-            f"splits={splits} needs a key branch of its own, whose parts are others: ema must be a number, got none"
-        )
-    assert settings.batch_size is not None  # filled in by `assemble`
-    if settings.batch_size % splits:
-        raise ValueError(f"batch_size must be a multiple of the {splits} splits of BatchNorm, got {settings.batch_size}")
-
-
-def _notices(parts: Parts, fabric: Fabric) -> list[str]:
-    """What the user should know before it starts; those that begin with `warning` also without a console."""
-    source, settings = parts.source, parts.settings
-    n = len(source.train)  # type: ignore[arg-type]
-    has_one = getattr(parts.method, "queue", None) is not None  # MoCo with ER has none
-    queue = settings.options.get("queue", 0) if has_one else 0
-    found = [
-        f"{source.name}: {source.described}; {settings.method}{' + ER' if settings.er else ''}, {settings.backbone}, "
-        f"views of {settings.image_size} pixels, batch {settings.batch_size}"
-    ]
-    found += [f"warning: {notice}" for notice in source.notices]
-    found += [parts.augment.notice] if parts.augment.notice else []
-    found += [f"warning: skipped a corrupt image: {name}" for name in getattr(source.train, "skipped", ())]
-    takes = settings.options.get("views", settings.entry.views)
-    if source.views > takes:
-        found.append(f"warning: {settings.method} takes the first {takes} of a sample's {source.views} views; cmc takes all")
-    if queue > n:
-        found.append(
-            f"warning: the queue holds {queue} keys but the data set {n} images, so an image meets itself there "
-            f"as a negative; with fewer, as by --set queue={n // 2}, seldom"
-        )
-    if fabric.world_size > 1 and fabric.device.type == "cpu":
-        found.append("BatchNorm's statistics are each process's own: PyTorch synchronises them on GPUs only")
-    return found
-
-
-def _tell(notice: str, shown: Console | None, quiet: bool) -> None:
-    """Show a notice, or warn of it where nothing is shown."""
-    if shown is not None:
-        shown.print(notice, highlight=False, markup=False)
-    elif quiet and notice.startswith("warning: "):
-        warnings.warn(notice.removeprefix("warning: "), stacklevel=4)
 
 
 def _named(data: Any) -> str:

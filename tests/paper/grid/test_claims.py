@@ -53,7 +53,33 @@ def test_a_difference_has_failed_where_the_variation_was_run_and_either_failed()
 )
 def test_over_is_by_two_standard_errors_where_seeds_tell_them(values: tuple[float, ...], state: State) -> None:
     assert over(of(*values)) == state
-    assert above("x", of(*values), "") == Part("x", state, "", len(values))
+    difference = of(*(70 + x for x in values)) - of(*[70.0] * len(values))
+    assert above("x", difference, "") == Part("x", state if len(values) > 1 else "not decided", "", len(values))
+
+
+@pytest.mark.parametrize("points", [-50.0, -0.1, 0.0, 0.1, 50.0])
+def test_a_single_seed_decides_no_difference_between_runs_and_its_number_is_shown(points: float) -> None:
+    base, other = of(70.0), of(70.0 - points)
+    difference = base - other
+    assert {over(difference), over(-difference), at_most(difference, 1.0), at_most(-difference, 1.0)} == {"not decided"}
+    for part in (
+        above("x", difference, difference.shown(2)),
+        alike("x", base, other, 1.0),
+        smaller_drop("x", (base, other), (base, base)),
+    ):
+        assert (part.state, part.seeds) == ("not decided", 1)
+        assert f"{difference.mean:.2f}".lstrip("-") in part.numbers
+        assert Claim("It is so", [part]).word == "not decided (1 seed)"
+
+
+def test_a_single_seed_that_two_settings_share_is_one_however_many_each_has() -> None:
+    difference = Measured({0: 70.0, 1: 71.0}) - Measured({1: 60.0, 2: 61.0})
+    assert above("x", difference, "").state == "not decided"
+
+
+def test_two_seeds_decide_where_they_agree() -> None:
+    assert above("x", of(70.0, 71.0) - of(60.0, 61.5), "") == Part("x", "so", "", 2)  # 9.75 against 2 x 0.25
+    assert above("x", of(70.0, 71.0) - of(60.0, 71.5), "").state == "not decided"
 
 
 def test_what_does_not_rise_is_not_shown_by_noise() -> None:
@@ -97,6 +123,7 @@ def test_a_word_says_how_few_seeds_speak() -> None:
 
     assert [word(1), word(2), word(3), word(5)] == ["holds (1 seed)", "holds (2 seeds)", "holds", "holds"]
     assert word(3, 1) == "holds (1 seed)"
+    assert Claim("It is so", [Part("a", "not decided", "1", n) for n in (2, 1)]).word == "not decided (1 seed)"
     # Seeds of a part that is not decided decide nothing.
     assert Claim("It is so", [Part("a", "so", "1", 3), Part("b", "not decided", "2", 1)]).word == "holds in part"
 

@@ -1,7 +1,8 @@
 """What the runs say of the paper's claims: a word each, and the numbers behind it.
 
 One rule throughout: something is so where two standard errors do not reach the limit, not so where it is as clearly on the
-other side, and not decided in between. A single seed has no standard error, and is named beside the word.
+other side, and not decided in between. A single seed has no standard error: of a difference between runs it decides nothing,
+and where it speaks of a run alone (its entropy, what the lens said, that it diverged) it is named beside the word.
 """
 
 from collections.abc import Sequence
@@ -54,8 +55,9 @@ class Claim(NamedTuple):
 
     @property
     def seeds(self) -> int | None:
-        """The fewest that decide a part."""
-        return min((part.seeds for part in self.parts if part.decided and part.seeds is not None), default=None)
+        """The fewest that decide a part; where none is decided, the fewest that failed to."""
+        tried = [part for part in self.parts if part.decided] or [part for part in self.parts if part.state == "not decided"]
+        return min((part.seeds for part in tried if part.seeds is not None), default=None)
 
     @property
     def word(self) -> str:
@@ -119,7 +121,7 @@ def judged(what: str, of: Measured, state: State, numbers: str, diverged: State 
 
 
 def above(what: str, difference: Measured, numbers: str) -> Part:
-    """Whether a difference is above 0."""
+    """Whether a difference between runs is above 0."""
     return judged(what, difference, over(difference), numbers)
 
 

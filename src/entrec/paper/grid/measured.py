@@ -15,11 +15,13 @@ class Measured(NamedTuple):
         by_seed: the numbers.
         diverged: seeds of runs whose numbers were none any more: this says something of the setting.
         broken: seeds of runs that failed in another way, or whose files are damaged, and how: this says nothing of it.
+        between: it is a difference between runs, as `-` makes it, and not a number of each.
     """
 
     by_seed: Mapping[int, float]
     diverged: frozenset[int] = frozenset()
     broken: Mapping[int, str] = {}
+    between: bool = False
 
     @property
     def failed(self) -> frozenset[int]:
@@ -43,8 +45,14 @@ class Measured(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Of the mean: the standard error, which a single seed does not tell."""
-        return self.deviation / math.sqrt(len(self.by_seed)) if len(self.by_seed) > 1 else 0.0
+        """Of the mean: the standard error.
+
+        A single seed does not tell it. What one run shows of itself is taken as it is; what lies between two runs may be all
+        chance, as other seeds would have made either of them better or worse.
+        """
+        if len(self.by_seed) > 1:
+            return self.deviation / math.sqrt(len(self.by_seed))
+        return math.inf if self.between and self.by_seed else 0.0
 
     def __sub__(self, other: "Measured") -> "Measured":
         """Seed by seed, for those that both have: these share their first weights and their order of images.
@@ -54,7 +62,7 @@ class Measured(NamedTuple):
         common = {seed: x - other.by_seed[seed] for seed, x in self.by_seed.items() if seed in other.by_seed}
         broken = {seed: reason for seed, reason in {**self.broken, **other.broken}.items() if seed in other.seeds}
         diverged = {seed for seed in self.diverged | other.diverged if seed in other.seeds and seed not in broken}
-        return Measured(common, frozenset(diverged), broken)
+        return Measured(common, frozenset(diverged), broken, between=True)
 
     def __neg__(self) -> "Measured":
         """With the other sign."""
