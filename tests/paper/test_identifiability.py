@@ -194,7 +194,7 @@ def test_the_table_stands_beside_the_papers(tmp_path: Path, ran: list[Any]) -> N
     )  # content-style was trained in the same way
     assert "2 latents, batch 16, encoder 5 times as wide" in text
     assert "**Reduced size**" in text
-    assert "CPU, precision 32; seeds [0, 1]" in text
+    assert "CPU; precision 32; seeds [0, 1]" in text
     assert (
         "| 1 | 1 | 1 | 1 | not run | not run | not run | not run | - | - |" in text
     )  # content-style was run too, but not row 1

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
 from entrec.paper.identifiability.grid import Cell
 from entrec.paper.identifiability.published import COLUMNS, NAMES, ROWS, SCORES, Row, TableName
@@ -34,8 +35,7 @@ def curves(found: Mapping[Cell, Any], table: TableName, path: Path) -> None:
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.25, linewidth=0.5)
         axis.tick_params(labelsize=7)
-        axis.ticklabel_format(axis="x", style="sci", scilimits=(-3, 4), useMathText=True)
-        axis.xaxis.get_offset_text().set_fontsize(7)
+        axis.xaxis.set_major_formatter(EngFormatter(sep=""))  # 25k
         axis.set_ylim(0, 102)
     for axis in axes.flat[len(rows) :]:
         axis.set_visible(False)
