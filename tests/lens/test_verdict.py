@@ -61,6 +61,14 @@ def in_a_plane_and_independent(k: int, d: int) -> Views:
     return torch.randn(k, 2) @ plane, torch.randn(k, 2) @ plane
 
 
+def one_direction_around_a_mean(k: int, d: int) -> Views:
+    """What BYOL without norms becomes with a teacher that is last step's student: the views are told apart, by one number."""
+    one = torch.ones(d)
+    one[1::2] = -1  # at right angles to the mean, and as large in every coordinate
+    z = 0.15 * torch.randn(k, 1)
+    return torch.ones(d) + z * one, torch.ones(d) + (z + 0.05 * torch.randn(k, 1)) * one
+
+
 def hardly_alike(k: int, d: int) -> Views:
     """The other view nearer in seven cases of ten: products are normal, so in Phi(sqrt(d / 2) / (1 + noise^2)) of them."""
     z, noise = torch.randn(k, d), math.sqrt(math.sqrt(d / 2) / 0.5 - 1)
@@ -134,6 +142,7 @@ MADE: dict[Made, str] = {
     on_a_line: "low rank",
     in_a_plane: "low rank",
     in_a_plane_and_independent: "low rank",
+    one_direction_around_a_mean: "low rank",
     same: "saturated",
     hardly_alike: "weak",
     hardly_alike_around_a_mean: "weak",

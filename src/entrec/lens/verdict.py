@@ -151,6 +151,8 @@ def _close_together(found: Readings, filled: str, directions: str, of: Objective
     if found.pairs is None:
         return _verdict("weak", (filled, spread, directions), of, title=_MEAN_ALONE, helps=(_CENTRED,))
     because = (filled, spread, directions, *_told(found.pairs))
+    if found.pairs.nearer > CLEARLY and found.rank < _few(found.largest_rank):  # a mean and noise in all directions have more
+        return _verdict("low rank", because, of)
     if found.pairs.nearer > CLEARLY:
         return _verdict("healthy", because, of, title=_AROUND_A_MEAN, helps=(_CENTRED,))
     return _verdict("weak", because, of)
