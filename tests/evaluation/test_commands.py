@@ -47,7 +47,7 @@ def test_corrupt_images_are_counted_and_named_as_they_are(run: Run, tmp_path: Pa
     for path in bad:
         path.write_bytes(b"no image")
     told = [f"{path}: it is no image of a kind that Pillow knows" for path in bad]
-    words = f"4 corrupt images were skipped: {'; '.join(told[:3])}; ...\n"
+    words = f"4 unreadable images were skipped: {'; '.join(told[:3])}; ...\n"
     assert words in said("eval", run.folder, "--data", data, "--device", "cpu", "--workers", "1")
     assert words in said("embed", run.folder, "--data", data, "--device", "cpu", "--out", tmp_path / "a.npy")
     for command, out in (("eval", []), ("embed", ["--out", str(tmp_path / "b.npy")])):

@@ -164,7 +164,7 @@ def test_where_nothing_can_be_written_is_known_before(tmp_path: Path, monkeypatc
 
 
 def test_skipped_images_in_words() -> None:
-    assert in_words(["a.png"]) == "1 corrupt image was skipped: a.png"
-    assert in_words(["a", "b", "c"]) == "3 corrupt images were skipped: a; b; c"
-    assert in_words(["a", "b", "c", "d"]) == "4 corrupt images were skipped: a; b; c; ..."
+    assert in_words(["a.png"]) == "1 unreadable image was skipped: a.png"
+    assert in_words(["a", "b", "c"]) == "3 unreadable images were skipped: a; b; c"
+    assert in_words(["a", "b", "c", "d"]) == "4 unreadable images were skipped: a; b; c; ..."
     assert readable("é[b].png") == "é[b].png"

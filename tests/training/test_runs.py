@@ -184,7 +184,7 @@ def test_each_row_is_named_in_the_list_beside_it(simclr: Run, tmp_path: Path) ->
     assert [row["path"] for row in rows] == [str(path) for path in kept]
     assert [row["class"] for row in rows] == [path.parent.name for path in kept]
     assert [int(row["label"]) for row in rows] == np.load(tmp_path / "a.labels.npy").tolist()
-    told = f"1 corrupt image was skipped: {bad}: it is no image of a kind that Pillow knows\n"
+    told = f"1 unreadable image was skipped: {bad}: it is no image of a kind that Pillow knows\n"
     assert console.file.getvalue() == told  # type: ignore[attr-defined]
 
 

@@ -19,7 +19,7 @@ _Labels = Annotated[
     bool | None, typer.Option("--labels/--no-labels", help="Take sub-folders for classes, or not. [default: look]")
 ]
 _Root = Annotated[str | None, typer.Option(help="Where a named data set lies. [default: ~/.cache/entrec/NAME]")]
-_Strict = Annotated[bool, typer.Option("--strict", help="Stop at a corrupt image instead of skipping it.")]
+_Strict = Annotated[bool, typer.Option("--strict", help="Stop at an unreadable image instead of skipping it.")]
 _Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")]
 _WORKERS = min(16, os.cpu_count() or 1)  # as for training
 

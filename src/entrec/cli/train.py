@@ -86,7 +86,7 @@ def train(
     ] = None,
     patience: Annotated[int | None, typer.Option(help="Stop when that bound has not risen for so many epochs.")] = None,
     on_collapse: Annotated[str | None, typer.Option(help="warn, or stop when the lens sees one twice. [default: warn]")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Stop at a corrupt image instead of skipping it.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at an unreadable image instead of skipping it.")] = False,
     config: Annotated[Path | None, typer.Option(help="YAML file of settings; options given here go before it.")] = None,
     setting: Annotated[
         list[str] | None,

@@ -81,7 +81,7 @@ def readable(name: str) -> str:
 def in_words(skipped: Sequence[str]) -> str:
     """How many images could not be read, and the first few with their reasons."""
     names = "; ".join(map(readable, skipped[:3])) + ("; ..." if len(skipped) > 3 else "")
-    return f"{len(skipped)} corrupt image{'s were' if len(skipped) > 1 else ' was'} skipped: {names}"
+    return f"{len(skipped)} unreadable image{'s were' if len(skipped) > 1 else ' was'} skipped: {names}"
 
 
 def _beside(path: Path) -> tuple[Path, Path]:

@@ -44,7 +44,7 @@ def finish(loop: Loop, console: Console | None) -> None:
             console.print(said, highlight=False, markup=False)
         if loop.skipped:
             console.print(
-                f"{len(loop.skipped)} corrupt images were skipped; summary.json names them and says why", highlight=False
+                f"{len(loop.skipped)} unreadable images were skipped; summary.json names them and says why", highlight=False
             )
         console.print(
             f"{seconds:.0f} s. The run is in {run.folder}, its encoder in encoder.safetensors", highlight=False, markup=False

@@ -202,7 +202,7 @@ class Loop:
         new = [name for name in names if name not in self.skipped]
         self.skipped.update(new)
         for name in new:
-            _say(log, f"skipped a corrupt image: {name}")
+            _say(log, f"skipped an unreadable image: {name}")
 
 
 def _say(log: Log | None, text: str) -> None:

@@ -20,7 +20,7 @@ def notices(parts: Parts, fabric: Fabric) -> list[str]:
     ]
     found += [f"warning: {notice}" for notice in source.notices]
     found += [parts.augment.notice] if parts.augment.notice else []
-    found += [f"warning: skipped a corrupt image: {name}" for name in getattr(source.train, "skipped", ())]
+    found += [f"warning: skipped an unreadable image: {name}" for name in getattr(source.train, "skipped", ())]
     takes = settings.options.get("views", settings.entry.views)
     if source.views > takes:
         found.append(f"warning: {settings.method} takes the first {takes} of a sample's {source.views} views; cmc takes all")

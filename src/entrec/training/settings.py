@@ -61,7 +61,7 @@ class Settings:
         patience: stop after so many looks in a row without a higher one; None: never.
         scores: kNN and linear probe at the end, where there are labels and held-out images.
         checkpoint_every: steps between two checkpoints; one is written at the end of each epoch anyway.
-        strict: stop at a corrupt image instead of going on without it.
+        strict: stop at an unreadable image instead of going on without it.
         wandb: send the metrics to Weights & Biases too, if that is installed.
         options: the method's own settings that were given.
     """
