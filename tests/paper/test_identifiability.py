@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner
 from typer.testing import Result as Called
 
 from entrec.cli import app
+from entrec.estimators.density import log_kernel
 from entrec.identifiability import ContentStyle, Isolation, Point, Result, Setting
 from entrec.paper import identifiability as experiment
 from entrec.paper.identifiability import QUICK, Scale, cells, grid, kept, make, render
@@ -79,6 +81,16 @@ def test_the_cells_are_the_papers_protocol() -> None:
     assert first["infonce"] == Setting(conditional="vmf:10", objective="infonce")
     assert first["er-h10"] == Setting(conditional="vmf:10", objective="er", bandwidth=0.1)
     assert first["er-h1"] == Setting(conditional="vmf:10", objective="er", bandwidth=1.0)
+
+
+def test_h_multiplies_the_logarithm_of_the_models_density() -> None:
+    z1, z2 = torch.rand(2, 5, 10, generator=torch.Generator().manual_seed(0)).unbind()
+    for cell in cells(["affine", "permutation"], (), 1, Scale()):
+        assert isinstance(cell.setting, Setting)
+        if cell.setting.objective == "er":
+            q, h = cell.setting.density, float(cell.column.removeprefix("er-h"))
+            ours = log_kernel(q.with_bandwidth(cell.setting.bandwidth), z2, z1)
+            torch.testing.assert_close(ours, h * log_kernel(q, z2, z1), rtol=1e-5, atol=1e-5)
 
 
 def test_rows_that_test_the_theorem_come_first_and_seeds_after_each_other() -> None:
@@ -188,7 +200,10 @@ def test_the_table_stands_beside_the_papers(tmp_path: Path, ran: list[Any]) -> N
     )
     assert "| not run (99.60) | not run (99.53) | not run (71.47†) | - | - |" in lines["| 5"]
     assert r"not run (89.85\*)" in lines["| 11"]
-    assert "Diverged: affine-02-er-h10-seed0 (by step 10), affine-02-er-h10-seed1 (by step 10)." in text
+    assert (
+        "Diverged: affine-02-er-h10-seed0 (by step 10, precision 32), affine-02-er-h10-seed1 (by step 10, precision 32)."
+        in text
+    )
     assert (
         "    entrec paper identifiability --steps 20 --rate 0.001 --schedule constant --precision 32 --row 2\n" in text
     )  # content-style was trained in the same way

@@ -49,7 +49,7 @@ class Setting:
         output: space of the projections.
         model: the density q, as a word: vmf:1, normal, laplace, gennorm:3.
         objective: infonce or er.
-        bandwidth: h, of the model's density in both terms of ER.
+        bandwidth: of the model's density in both terms of ER.
         dim: latents.
         batch: pairs in a step.
         steps: of Adam.

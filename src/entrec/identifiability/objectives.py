@@ -29,16 +29,16 @@ def infonce_loss(z1: Tensor, z2: Tensor, density: Law, precision: Precision = "i
 
 
 def er_loss(z1: Tensor, z2: Tensor, density: Law, bandwidth: float, precision: Precision = "ieee") -> Tensor:
-    r"""Minus the ER bound, in nats: :math:`-\hat H_h(Z_2) - \frac1k \sum_i \log q_h(z_{2i}|z_{1i})`.
+    r"""Minus the ER bound, in nats: :math:`-\hat H_b(Z_2) - \frac1k \sum_i \log q_b(z_{2i}|z_{1i})`.
 
-    Both terms have the density at the bandwidth h, as the tables' column :math:`q_h` says. With h in the entropy alone, h = 10
-    would make the bound highest where all projections are one point: on the sphere by 0.8 nats in the tables' first row.
+    Both terms have the density at the bandwidth b, as the tables' column :math:`q_h` says. With the entropy's alone ten times
+    as wide, the bound would be highest where all projections are one point: by 0.8 nats in the tables' first row.
 
     Args:
         z1: projections of the first view, shape (k, d).
         z2: projections of the second view, shape (k, d), whose entropy is Joe's, with the self term.
         density: q.
-        bandwidth: h.
+        bandwidth: b.
         precision: of the pairwise sums (see `entrec.pairwise_logsumexp`).
     """
     q = density.with_bandwidth(bandwidth)

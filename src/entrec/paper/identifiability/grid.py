@@ -12,7 +12,7 @@ from entrec.identifiability.content_style import ContentStyle, Isolation, isolat
 from entrec.identifiability.experiment import Precision, Schedule, device_for
 from entrec.identifiability.lab import Result, Setting, identify
 from entrec.identifiability.records import read, write
-from entrec.paper.identifiability.published import COLUMNS, ROWS, Column, TableName
+from entrec.paper.identifiability.published import COLUMNS, ROWS, Column, TableName, bandwidth
 from entrec.paper.runner.mps import side_by_side
 from entrec.paper.runner.processes import Died, shared_out
 
@@ -193,14 +193,16 @@ def _settings(table: TableName, scale: Scale) -> list[dict[str, Any]]:
         return [{"er": ContentStyle(**parts, **given)}, {"er": ContentStyle(**parts, **given, outputs=dim)}]
     return [
         {
-            column: Setting(row.space, row.marginal, row.conditional, row.output, row.model, **_objective(column), **given)
+            column: Setting(
+                row.space, row.marginal, row.conditional, row.output, row.model, **_objective(column, row.model), **given
+            )
             for column in COLUMNS
         }
         for row in ROWS[table]
     ]
 
 
-def _objective(column: Column) -> dict[str, Any]:
+def _objective(column: Column, model: str) -> dict[str, Any]:
     if column == "infonce":
         return {"objective": "infonce"}
-    return {"objective": "er", "bandwidth": 1 / float(column.removeprefix("er-h"))}  # see `entrec.paper.identifiability.published`
+    return {"objective": "er", "bandwidth": bandwidth(column, model)}

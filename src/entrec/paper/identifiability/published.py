@@ -1,12 +1,6 @@
-"""The two tables of the paper's Appendix C: their settings, and the scores that it reports, in percent.
+"""The two tables of the paper's Appendix C: their settings, and the scores that it reports, in percent."""
 
-The columns' h is taken for how many times narrower the density is, a bandwidth of 1 / h in both terms. By the paper's equation
-of the density estimate it would be how many times wider, but then its own scores could not be: q ten times as wide has next to
-no gradient that tells one projection from another, and on boxes it finds one latent of ten (results/identifiability/notes.md).
-Ten times as narrow, it fits less only where views tell little of each other, in the first row, and that is the one row in which
-the paper reports a loss at h = 10.
-"""
-
+import math
 from typing import Literal, NamedTuple
 
 from entrec.identifiability.spaces import SpaceName
@@ -63,5 +57,23 @@ PERMUTATION: tuple[Row, ...] = (
 )
 
 ROWS: dict[TableName, tuple[Row, ...]] = {"affine": AFFINE, "permutation": PERMUTATION, "content-style": ()}
+_POWERS = {"vmf": 1, "laplace": 1, "normal": 2}
 NAMES: dict[Column, str] = {"infonce": "InfoNCE", "er-h10": "ER, h = 10", "er-h1": "ER, h = 1"}
 SCORES: dict[TableName, str] = {"affine": "R2", "permutation": "MCC", "content-style": "R2"}
+
+
+def bandwidth(column: Column, model: str) -> float:
+    r"""Of the model's density in a column of ER, whose h is what log q is multiplied by: :math:`q_h \propto q^h`.
+
+    So :math:`\exp(-|z|^p)` becomes :math:`\exp(-h |z|^p)`, a bandwidth of :math:`h^{-1/p}`, and a von Mises-Fisher
+    concentration h times as large, as a temperature of 1 / h does it. By the paper's equation of the density estimate h would
+    widen the density instead. This reading is chosen by its scores: those that were run with it are within a tenth of a point
+    (results/identifiability/notes.md).
+
+    Example:
+        >>> bandwidth("er-h10", "vmf:1"), round(bandwidth("er-h10", "normal"), 4), bandwidth("er-h1", "gennorm:3")
+        (0.1, 0.3162, 1.0)
+    """
+    name, *numbers = model.split(":")
+    power = float(numbers[0]) if name == "gennorm" else _POWERS[name]
+    return math.pow(float(column.removeprefix("er-h")), -1 / power)

@@ -69,7 +69,7 @@ def _protocol(found: _Found, scale: Scale) -> list[str]:
         told += "**Reduced size**: the paper's numbers are of another protocol."
     else:
         told += "The paper's protocol has a constant rate of 0.0001 and 300,000 steps."
-    told += " h: q is so many times as narrow, in both terms of ER."
+    told += " h multiplies log q, in both terms of ER."
     lines = [told, ""]
     if found:
         results = list(found.values())
@@ -80,7 +80,11 @@ def _protocol(found: _Found, scale: Scale) -> list[str]:
             f"{len(found)} cells in {sum(x.seconds for x in results) / 60:.1f} minutes of training: {where}; seeds {seeds}.",
             "",
         ]
-    lost = [f"{cell.name} (by step {x.diverged})" for cell, x in found.items() if x.diverged is not None]
+    lost = [
+        f"{cell.name} (by step {x.diverged}, precision {x.setting.precision})"
+        for cell, x in found.items()
+        if x.diverged is not None
+    ]
     return [*lines, f"Diverged: {', '.join(lost)}.", ""] if lost else lines
 
 
