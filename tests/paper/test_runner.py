@@ -102,6 +102,21 @@ def test_no_run_is_begun_after_the_time_is_over(pool: Pool, called: list[str]) -
     assert left(CELLS, pool) == CELLS
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_data_are_not_opened_for_nothing(tmp_path: Path, jobs: int) -> None:
+    """As where all runs are made, and the data are not there any more."""
+    pool = Pool(tmp_path / "runs", Data(str(tmp_path / "gone")), {})
+    made = make([], pool, jobs)
+    assert not any((made.done, made.failed, made.not_begun, made.elsewhere, made.stopped))
+
+
+@pytest.mark.parametrize(("room", "shares"), [(2**40, True), (100, False)])
+def test_data_are_shared_where_there_is_room(room: int, shares: bool, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda path: types.SimpleNamespace(free=room))
+    source = opened(pool.data)
+    assert (vars(local)["_shared"](source) is source) == (shares or not Path("/dev/shm").is_dir())
+
+
 def test_runs_are_picked_by_their_names() -> None:
     assert named(CELLS, ["*seed1", "simclr-seed2"]) == CELLS[1:]
     assert named(CELLS, []) == CELLS

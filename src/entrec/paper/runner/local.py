@@ -1,9 +1,11 @@
 """Runs made here, one after the other or some at a time."""
 
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
@@ -20,6 +22,7 @@ from entrec.training.loop import DivergedError
 from entrec.training.run import Run
 from entrec.training.train import train
 
+_SHARED = Path("/dev/shm")  # where Linux has what processes share
 # A run whose GPU broke has failed too; elsewhere is one that another process is making.
 Ended = Literal["done", "failed", "not begun", "elsewhere", "device lost"]
 
@@ -128,11 +131,21 @@ def _here(
 
 def _in_processes(cells: Sequence[Cell], pool: Pool, jobs: int, until: float | None) -> Iterator[tuple[str, Ended]]:
     """The same in processes of their own, of which one that dies, or loses its GPU, is replaced."""
-    source = opened(pool.data)
-    held = isinstance(source.train, Held)  # then all processes read the same memory; files each finds by itself
-    work = partial(trained, pool=pool, until=until, source=source if held else None)
+    begins = bool(cells) and (until is None or time.time() < until)  # else nothing needs to be opened
+    work = partial(trained, pool=pool, until=until, source=_shared(opened(pool.data)) if begins else None)
     for cell, ended in shared_out(cells, work, jobs, spent=lambda ended: ended == "device lost"):
         yield cell.name, _after_death(cell, pool, ended) if isinstance(ended, Died) else ended
+
+
+def _shared(source: Source) -> Source | None:
+    """Data that are whole in memory, which all processes then read the same of; None where each had better open its own.
+
+    They go through the memory that processes share, of which a container may have little.
+    """
+    if not isinstance(source.train, Held):
+        return None
+    held = sum(split.images.nbytes for split in (source.train, source.test) if isinstance(split, Held))
+    return source if not _SHARED.is_dir() or held < shutil.disk_usage(_SHARED).free / 2 else None
 
 
 def _after_death(cell: Cell, pool: Pool, died: Died) -> Ended:
