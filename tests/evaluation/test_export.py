@@ -279,9 +279,9 @@ def test_its_lines_take_grey_tensors_for_colour() -> None:
 @pytest.mark.parametrize(
     ("dtype", "values", "told"),
     [
-        (np.float32, [0, 2], "mode F must fill the range from 0 to 1, got 0.0 to 2.0"),
+        (np.float32, [0, 2], "mode F must be within 0 and 1, got 0.0 to 2.0"),
         (np.float32, [0, float("nan")], "got nan to nan"),
-        (np.int32, [0, 65536], "mode I must fill the range from 0 to 65535, got 0 to 65536"),
+        (np.int32, [0, 65536], "mode I must be within 0 and 65535, not all below 256, got 0 to 65536"),
         (np.int32, [-1, 300], "got -1 to 300"),
         (np.int32, [0, 255], "got 0 to 255"),
     ],

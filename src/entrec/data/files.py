@@ -133,7 +133,8 @@ def from_pil(image: Image.Image, channels: int) -> Tensor:
 
     Of 16 bits the 8 high ones are kept; signed and 32-bit pixels are taken for 16-bit ones, where all are within 0 and 65535;
     floating-point ones within 0 and 1 become 0 to 255. Nothing is clipped, and no image is scaled by its own range, which would
-    take away what differs between images: pixels beyond these ranges are refused.
+    take away what differs between images: pixels beyond these ranges are refused. So are 32-bit ones that all fit into 8 bits,
+    of which nothing would be left: they were 8-bit ones, most likely.
 
     Raises:
         UnusableImage: it has pixels that cannot be made such.

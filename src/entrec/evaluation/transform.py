@@ -21,7 +21,8 @@ def pixels(image):  # as in training: upright, of 16 bits the 8 high ones, palet
         values, top = np.asarray(image), 1 if image.mode == "F" else 65535
         least, most = values.min(), values.max()
         if not 0 <= least <= most <= top or (image.mode == "I" and 0 < most < 256):
-            raise ValueError(f"pixels of mode {image.mode} must fill the range from 0 to {top}, got {least!s} to {most!s}")
+            told = ", not all below 256" if top > 1 else ""
+            raise ValueError(f"pixels of mode {image.mode} must be within 0 and {top}{told}, got {least!s} to {most!s}")
         image = Image.fromarray((np.rint(255 * values) if image.mode == "F" else values >> 8).astype(np.uint8))
     if image.mode == "P":
         image = image.convert("RGBA")

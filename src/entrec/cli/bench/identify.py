@@ -12,7 +12,9 @@ from entrec.cli.edge import failing_clearly, require_free_file
 def identify(
     objective: Annotated[list[str] | None, typer.Option(help="infonce or er; repeat it. By default both.")] = None,
     model: Annotated[list[str] | None, typer.Option(help="vmf:1, normal, laplace or gennorm:3. By default all.")] = None,
-    precision: Annotated[list[str] | None, typer.Option(help="32, on a GPU tf32, fp16 or bf16. By default all there are.")] = None,
+    precision: Annotated[
+        list[str] | None, typer.Option(help="32, on a GPU tf32, fp16 or bf16. By default all there are.")
+    ] = None,
     dim: Annotated[int, typer.Option(min=2, help="Latents.")] = 10,
     batch: Annotated[int | None, typer.Option(help="Pairs in a step. By default 512, on a GPU 6144.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="To be timed. By default 20, on a GPU 2000.")] = None,

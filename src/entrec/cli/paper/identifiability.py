@@ -35,7 +35,8 @@ def identifiability(
         typer.Option(help="constant, as the paper's; or cosine: a short rise, then down to 0.", show_default=False),
     ] = None,
     precision: Annotated[
-        str | None, typer.Option(help="Precision of products: 32, or on a GPU tf32, fp16 or bf16. By default 32.", show_default=False)
+        str | None,
+        typer.Option(help="Precision of products: 32, or on a GPU tf32, fp16 or bf16. By default 32.", show_default=False),
     ] = None,
     only: Only = None,
     minutes: Minutes = None,
