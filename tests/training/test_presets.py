@@ -15,8 +15,8 @@ from entrec.data import Held, Source
 from entrec.evaluation import Features, knn_accuracy
 from entrec.methods import METHODS, Views
 from entrec.training.assemble import assemble, optimizer_of
-from entrec.training.fit import check_splits
 from entrec.training.presets import LIGHTLY, with_preset
+from entrec.training.refusals import check_splits
 from entrec.training.run import Run
 from entrec.training.settings import Settings, settings
 from entrec.views import View

@@ -20,8 +20,8 @@ from entrec.methods import METHODS
 from entrec.training import train as train_module
 from entrec.training.assemble import Parts, assemble
 from entrec.training.claim import claimed
-from entrec.training.fit import check_fit
 from entrec.training.loop import Loop
+from entrec.training.refusals import check_fit
 from entrec.training.run import Run
 from entrec.training.settings import settings
 from tests.training.tiny import COMMON, HEADS, Cameras, Stopped, broken_at, every_tensor, folder_of_files, quick, source

@@ -31,8 +31,8 @@ from entrec.data import Source
 from entrec.training.assemble import assemble
 from entrec.training.devices import fabric_for
 from entrec.training.feed import Fed
-from entrec.training.fit import check_fit
 from entrec.training.loop import Loop
+from entrec.training.refusals import check_fit
 from entrec.training.run import Run
 from entrec.training.settings import Settings as RunSettings
 from entrec.training.settings import settings as run_settings

@@ -65,7 +65,7 @@ class Looks:
         return hopeless(self.noted) and not self._warming_up(self.noted[-2][0])
 
     def _warming_up(self, epochs: int) -> bool:
-        return epochs * self._steps < self._settings.warmup * (self._settings.epochs * self._steps)
+        return epochs < self._settings.warmup * self._settings.epochs
 
     @property
     def newest_is_best(self) -> bool:

@@ -34,9 +34,9 @@ def notices(parts: Parts, fabric: Fabric) -> list[str]:
     return found
 
 
-def tell(notice: str, shown: Console | None, quiet: bool) -> None:
-    """Show a notice, or warn of it where nothing is shown."""
+def tell(notice: str, shown: Console | None, warns: bool) -> None:
+    """Show a notice; where there is no console, warn of it if this process is the one that does."""
     if shown is not None:
         shown.print(notice, highlight=False, markup=False)
-    elif quiet and notice.startswith("warning: "):
+    elif warns and notice.startswith("warning: "):
         warnings.warn(notice.removeprefix("warning: "), stacklevel=4)

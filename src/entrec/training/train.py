@@ -17,12 +17,12 @@ from entrec.training.claim import refuse_taken, training_alone
 from entrec.training.devices import fabric_for
 from entrec.training.epoch import epoch_row
 from entrec.training.finish import finish, finish_diverged
-from entrec.training.fit import check_fit
 from entrec.training.held_out import views_of
 from entrec.training.log import Log
 from entrec.training.loop import DivergedError, Loop
 from entrec.training.notices import notices, tell
 from entrec.training.presets import with_preset
+from entrec.training.refusals import check_fit
 from entrec.training.resuming import as_before, restore
 from entrec.training.run import Run, write_config
 from entrec.training.settings import Settings, read_config, settings
@@ -108,7 +108,7 @@ def _train(
         _begin(run, parts, overwrite)
     fabric.barrier()
     for notice in notices(parts, fabric):
-        tell(notice, shown, quiet=fabric.is_global_zero)
+        tell(notice, shown, warns=fabric.is_global_zero)
     log = Log(run.folder, loop.total, loop.place.step, shown, wanted.wandb) if fabric.is_global_zero else None
     try:
         for epoch in _epochs(loop, log):
@@ -119,7 +119,7 @@ def _train(
             why = fabric.broadcast(_reason_to_stop(loop)) if wanted.on_collapse == "stop" or wanted.patience else ""
             if why:
                 loop.end_epoch()
-                tell(f"warning: stopped after {epoch + 1} epochs, as {why}", shown, quiet=fabric.is_global_zero)
+                tell(f"warning: stopped after {epoch + 1} epochs, as {why}", shown, warns=fabric.is_global_zero)
                 break
     finally:
         if log is not None:

@@ -1,4 +1,4 @@
-"""Whether the settings, the data and the devices of a run fit each other."""
+"""Settings, data and devices that do not fit each other, refused before a run begins."""
 
 from entrec.training.assemble import Parts
 from entrec.training.settings import Settings
