@@ -106,6 +106,17 @@ def test_pixels_beyond_the_range_of_their_kind_are_refused_and_not_clipped(
         assert why in caught.value.why
 
 
+def test_a_dark_image_of_16_bits_is_dark_in_every_format(tmp_path: Path) -> None:
+    """Pillow reads such a PGM file as 32-bit pixels; those of a TIFF file would be 8-bit ones that were saved with 32."""
+    values = np.array([[0, 255], [17, 3]], np.uint16)
+    (tmp_path / "a.pgm").write_bytes(b"P5 2 2 65535\n" + values.astype(">u2").tobytes())
+    Image.fromarray(values).save(tmp_path / "a.png")
+    with Image.open(tmp_path / "a.pgm") as image:
+        assert image.mode == "I"
+    for name in ("a.pgm", "a.png"):
+        assert not decode(tmp_path / name, 1).any()
+
+
 def test_a_black_image_is_black_at_any_depth(tmp_path: Path) -> None:
     for dtype in (np.uint8, np.uint16, np.int32, np.float32):
         assert not decode(grey_tiff(tmp_path / f"{dtype.__name__}.tif", np.zeros((4, 4), dtype)), 1).any()

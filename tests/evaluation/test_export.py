@@ -294,6 +294,13 @@ def test_its_lines_refuse_the_pixels_that_are_refused_in_training(dtype: type, v
         transformed(transform_lines(MEAN, STD, 32), image)
 
 
+def test_its_lines_take_dark_images_of_16_bits_as_training_does(tmp_path: Path) -> None:
+    (tmp_path / "a.pgm").write_bytes(b"P5 2 1 65535\n" + np.array([17, 255], ">u2").tobytes())
+    with Image.open(tmp_path / "a.pgm") as image:
+        found = transformed(transform_lines(MEAN, STD, 32), image)
+    torch.testing.assert_close(found, plain(32)(decode(tmp_path / "a.pgm")[None])[0])
+
+
 def test_the_lines_that_prepare_an_image_come_with_the_export(tmp_path: Path) -> None:
     exported = export(build_backbone("tiny"), "tiny", tmp_path / "encoder.pth")
     assert exported.transform == transform_lines(MEAN, STD, 32)

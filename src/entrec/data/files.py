@@ -40,6 +40,9 @@ class CorruptImage(ValueError):  # noqa: N818 - it says what the image is
         return f"{self.name}: {self.why}" if self.why else self.name
 
 
+_OF_16_BITS = ("PNG", "PPM")  # formats of which Pillow makes 32-bit pixels, some of its versions of the first
+
+
 class UnusableImage(ValueError):  # noqa: N818 - it says what the image is
     """An image that is whole, and of a kind that cannot be trained on."""
 
@@ -134,7 +137,7 @@ def from_pil(image: Image.Image, channels: int) -> Tensor:
     Of 16 bits the 8 high ones are kept; signed and 32-bit pixels are taken for 16-bit ones, where all are within 0 and 65535;
     floating-point ones within 0 and 1 become 0 to 255. Nothing is clipped, and no image is scaled by its own range, which would
     take away what differs between images: pixels beyond these ranges are refused. So are 32-bit ones that all fit into 8 bits,
-    of which nothing would be left: they were 8-bit ones, most likely.
+    of which nothing would be left: they were 8-bit ones, most likely. (In PNG and PGM files such an image is a dark one.)
 
     Raises:
         UnusableImage: it has pixels that cannot be made such.
@@ -158,7 +161,7 @@ def _of_8_bits(image: Image.Image) -> Image.Image:
         )
     if floats:
         return Image.fromarray(np.rint(255 * values).astype(np.uint8))
-    if image.mode == "I" and 0 < most < 256:  # 8-bit values, most likely: of those nothing would be left
+    if image.mode == "I" and image.format not in _OF_16_BITS and 0 < most < 256:  # of 8 bits nothing would be left
         told = f"these, of {most} at the most, have none"
         raise UnusableImage(f"signed and 32-bit pixels keep the 8 high bits of 16, and {told}: save them with 8 bits")
     return Image.fromarray((values >> 8).astype(np.uint8))

@@ -16,11 +16,11 @@ _PIXELS = """\
 def pixels(image):  # as in training: upright, of 16 bits the 8 high ones, palettes as their colours, no transparency
     if not isinstance(image, Image.Image):
         return v2.functional.to_image(image).expand(CHANNELS, -1, -1)
-    image = ImageOps.exif_transpose(image)
+    kind, image = image.format, ImageOps.exif_transpose(image)
     if image.mode == "F" or image.mode.startswith("I"):
         values, top = np.asarray(image), 1 if image.mode == "F" else 65535
         least, most = values.min(), values.max()
-        if not 0 <= least <= most <= top or (image.mode == "I" and 0 < most < 256):
+        if not 0 <= least <= most <= top or (image.mode == "I" and 0 < most < 256 and kind not in ("PNG", "PPM")):
             told = ", not all below 256" if top > 1 else ""
             raise ValueError(f"pixels of mode {image.mode} must be within 0 and {top}{told}, got {least!s} to {most!s}")
         image = Image.fromarray((np.rint(255 * values) if image.mode == "F" else values >> 8).astype(np.uint8))
