@@ -156,6 +156,15 @@ def seeds(numbers: int) -> int:
     return 3 if numbers < 50_000 else 1  # large sets differ less, and take longer
 
 
+@pytest.mark.parametrize("mean", [8.0, 10.0, 15.0])
+@pytest.mark.parametrize("d", [5, 8, 12, 64])
+def test_a_far_mean_is_no_want_of_directions(d: int, mean: float) -> None:
+    """In few dimensions it is most of the rank, though the data differ in all of them."""
+    torch.manual_seed(0)
+    z = torch.randn(500, d) + mean
+    assert diagnose(look(z, z + 0.3 * torch.randn(500, d))).name == "healthy"
+
+
 @pytest.mark.parametrize("d", [8, 64, 512])
 @pytest.mark.parametrize("k", [64, 1000])
 @pytest.mark.parametrize("made", MADE)

@@ -151,7 +151,7 @@ def _close_together(found: Readings, filled: str, directions: str, of: Objective
     if found.pairs is None:
         return _verdict("weak", (filled, spread, directions), of, title=_MEAN_ALONE, helps=(_CENTRED,))
     because = (filled, spread, directions, *_told(found.pairs))
-    if found.pairs.nearer > CLEARLY and found.rank < _few(found.largest_rank):  # a mean and noise in all directions have more
+    if found.pairs.nearer > CLEARLY and found.rank < min(_few(found.largest_rank), _around_a_mean(found) / 2):
         return _verdict("low rank", because, of)
     if found.pairs.nearer > CLEARLY:
         return _verdict("healthy", because, of, title=_AROUND_A_MEAN, helps=(_CENTRED,))
@@ -181,6 +181,16 @@ def _of_codes(found: CodeReadings, of: Objective) -> Verdict:
 def _few(could: int, times: float = FEW) -> float:
     """How many directions are few among so many, which grows slowly: wide layers use no more of them than narrow ones."""
     return max(2.5, times * math.sqrt(could)) if could > 4 else 0.0
+
+
+def _around_a_mean(found: Readings) -> float:
+    """The effective rank of a common mean and, as far from it as these, noise that is even in all directions.
+
+    Its singular values are in proportion to 1, the mean's, and spread / sqrt(d), d times; in few dimensions a mean alone makes
+    the rank a low one.
+    """
+    mean = 1 / (1 + found.spread[1] * math.sqrt(found.largest_rank))
+    return math.exp(-mean * math.log(mean) - (1 - mean) * math.log((1 - mean) / found.largest_rank))
 
 
 def _at_ceiling(pairs: Pairs) -> bool:
