@@ -9,7 +9,7 @@ the disk.
 import gc
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -231,7 +231,21 @@ def _trained(wanted: RunSettings, source: Source, device: torch.device) -> _Trai
         rows = [row for row in found.metrics if "samples_per_second" in row]
     rate = median(row["samples_per_second"] for row in rows[len(rows) // 2 :])
     peak = torch.cuda.max_memory_allocated(device) / 1e6 if on_gpu else None
-    return _Trained(rate, seconds - rows[-1]["step"] * given["batch_size"] / rate, peak)
+    timed = [(row["step"], row["samples_per_second"]) for row in rows]
+    return _Trained(rate, seconds - _stepping(timed, given["batch_size"], rate), peak)
+
+
+def _stepping(rows: Sequence[tuple[float, float]], batch: int, rate: float) -> float:
+    """Seconds of steps up to rows (step, samples per second): as they were, but those slower than the rate as at the rate.
+
+    What the first ones took more is compiling. Those that were faster count as they were, or on a busy machine more time than
+    the run took would have been steps.
+
+    >>> _stepping([(1, 10.0), (11, 100.0), (21, 200.0)], batch=10, rate=100.0)
+    1.6
+    """
+    before = (0.0, *(step for step, _ in rows))
+    return sum((step - last) * batch / max(own, rate) for (step, own), last in zip(rows, before, strict=False))
 
 
 def _unwatched(wanted: RunSettings, source: Source, device: torch.device) -> float:
