@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 from typer.testing import Result as Called
 
 from entrec.cli import app
+from entrec.cli.edge import console
 from entrec.estimators.density import log_kernel
 from entrec.identifiability import ContentStyle, Isolation, Point, Result, Setting
 from entrec.paper import identifiability as experiment
@@ -30,13 +32,13 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The settings that were run, for which scores come out of nothing."""
     seen: list[Any] = []
 
-    def identify(setting: Setting, device: str, progress: Callable[[Point], None]) -> Result:
+    def identify(setting: Setting, device: str, progress: Callable[[Point], None], resume: Path) -> Result:
         seen.append(setting)
         found = result(setting, diverged=10 if setting.objective == "er" and setting.bandwidth == 0.1 else None)
         progress(found.curve[-1])
         return found
 
-    def isolate(setting: ContentStyle, device: str, progress: Callable[[int, float], None]) -> Isolation:
+    def isolate(setting: ContentStyle, device: str, progress: Callable[[int, float], None], resume: Path) -> Isolation:
         seen.append(setting)
         progress(20, 1.0)
         return Isolation(setting, (0.9, 0.95), (0.01, 0.02), None, [(20, 1.0)], 60.0, "CPU")
@@ -133,6 +135,29 @@ def test_one_that_was_stopped_leaves_what_it_had(tmp_path: Path, ran: list[Any],
     monkeypatch.setattr(grid, "identify", whole)
     make(tmp_path, wanted, TINY, "cpu")
     assert len(ran) == 3
+
+
+def test_a_cell_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
+    wanted, said = cells(["affine"], [2], 1, TINY)[:1], list[str]()
+
+    def stopping(part: str) -> None:
+        said.append(part)
+        if "step 12" in part:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path / "two", wanted, TINY, "cpu", stopping)
+    assert [path.stem for path in (tmp_path / "two" / "unfinished").iterdir()] == [wanted[0].name]
+    longer = replace(TINY, steps=30)
+    with pytest.raises(ValueError, match=r"unfinished experiment of another setting \(steps 20 there, 30 now\)"):
+        make(tmp_path / "two", cells(["affine"], [2], 1, longer), longer, "cpu", jobs=2)
+    assert not (tmp_path / "two" / "cells").exists()  # refused before any of the three was run
+    make(tmp_path / "two", wanted, TINY, "cpu", said.append)
+    make(tmp_path / "one", wanted, TINY, "cpu")
+    one, two = (kept(tmp_path / name, TINY)[wanted[0]] for name in ("one", "two"))
+    assert (two.curve, getattr(two, "r2", None)) == (one.curve, getattr(one, "r2", None))
+    assert sum("step 5," in part for part in said) == 1
+    assert not list((tmp_path / "two" / "unfinished").iterdir())
 
 
 def test_cells_made_at_a_time_are_those_made_one_by_one(tmp_path: Path) -> None:
@@ -315,6 +340,27 @@ def test_one_setting_by_command(tmp_path: Path) -> None:
     again = identify(*small)
     assert again.exit_code == 2
     assert "already exists" in " ".join(again.output.split())
+
+
+def test_a_setting_that_was_stopped_goes_on_by_the_same_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def words(name: str) -> tuple[str, ...]:
+        return ("--dim", "2", "--batch", "32", "--width", "5", "--steps", "40", "--out", str(tmp_path / name))
+
+    whole, original = identify(*words("whole.json")), console.print
+
+    def stopping(*told: Any, **how: Any) -> None:
+        original(*told, **how)
+        if "step      20" in str(told[0]):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(console, "print", stopping)
+    assert identify(*words("a.json")).exit_code != 0
+    monkeypatch.undo()
+    done = identify(*words("a.json"))
+    assert "a.json.unfinished stopped" in " ".join(done.output.split())
+    assert "step      20" not in done.output
+    assert [x for x in done.output.splitlines() if "found" in x] == [x for x in whole.output.splitlines() if "found" in x]
+    assert {path.name for path in tmp_path.iterdir()} == {"whole.json", "a.json"}
 
 
 @pytest.mark.parametrize(

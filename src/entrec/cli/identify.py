@@ -20,7 +20,13 @@ def identify(
     ] = None,
     model: Annotated[str, typer.Option(help="The density q: vmf:KAPPA, normal, laplace or gennorm:BETA.")] = "vmf:1",
     objective: Annotated[str, typer.Option(help="er or infonce.")] = "er",
-    bandwidth: Annotated[float, typer.Option(help="Of ER's kernel, in units of the model's density.")] = 1.0,
+    bandwidth: Annotated[
+        float,
+        typer.Option(
+            help="Of the model's density in both terms of ER, in its own units. The tables' h = 10 is 0.1 for vmf and laplace, "
+            "0.316 for normal."
+        ),
+    ] = 1.0,
     dim: Annotated[int, typer.Option(help="Latents.")] = 10,
     batch: Annotated[int, typer.Option(help="Pairs in a step.")] = 6144,
     steps: Annotated[int, typer.Option(help="Of training; the paper has 300,000.")] = 10_000,
@@ -30,7 +36,9 @@ def identify(
     seed: Annotated[int, typer.Option(help="Of the mixing, the encoder and all draws.")] = 0,
     precision: Annotated[str, typer.Option(help="Of products: 32, or on a GPU tf32, fp16 or bf16.")] = "32",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU if there is one.")] = "auto",
-    out: Annotated[Path | None, typer.Option(help="JSON file for the result and its curve.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="JSON file for the result and its curve; with it, a run that was stopped goes on.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace that file.")] = False,
 ) -> None:
     """Train an encoder on mixed latents that are known, and score what it finds of them.
@@ -57,9 +65,13 @@ def identify(
         def told(at: Point) -> None:
             console.print(f"step {at.step:>7}  loss {at.loss:9.4f}  R2 {at.r2:7.2%}  MCC {at.mcc:7.2%}", highlight=False)
 
-        found = run(chosen, device, told)
-        if out is not None:
+        unfinished = None if out is None else out.with_name(f"{out.name}.unfinished")
+        if unfinished is not None and unfinished.exists():
+            console.print(f"going on where {unfinished} stopped", highlight=False, markup=False)
+        found = run(chosen, device, told, unfinished)
+        if out is not None and unfinished is not None:
             write(found, out)
+            unfinished.unlink(missing_ok=True)
     console.print(f"\nthe mixtures themselves: R2 {found.r2_mixed:.2%}, MCC {found.mcc_mixed:.2%}", highlight=False)
     if found.diverged is not None:
         console.print(f"diverged: the loss was no number any more by step {found.diverged}", highlight=False)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Generator, Tensor
@@ -26,6 +27,7 @@ from entrec.identifiability.networks import networks
 from entrec.identifiability.objectives import er_loss
 from entrec.identifiability.scores import nonlinear_r2, r2
 from entrec.identifiability.spaces import Box
+from entrec.identifiability.unfinished import go_on, keep
 from entrec.training.draws import generator_of
 
 _POINTS = 10
@@ -125,8 +127,13 @@ class Isolation:
     device: str
 
 
-def isolate(setting: ContentStyle, device: str = "auto", progress: Callable[[int, float], None] = lambda *_: None) -> Isolation:
-    """Run a setting; `progress` hears steps and losses."""
+def isolate(
+    setting: ContentStyle,
+    device: str = "auto",
+    progress: Callable[[int, float], None] = lambda *_: None,
+    resume: Path | None = None,
+) -> Isolation:
+    """Run a setting; `progress` hears steps and losses, and `resume` is as in `identify`."""
     where = device_for(device, setting.precision)
     out = Box(setting.content if setting.outputs is None else setting.outputs)
     mixing, encoder = networks(setting.seed, setting.dim, out, setting.width, setting.draws, learnt_bounds=False)
@@ -135,11 +142,14 @@ def isolate(setting: ContentStyle, device: str = "auto", progress: Callable[[int
     loss = partial(er_loss, density=density, bandwidth=setting.bandwidth, precision=pairwise)
     rates = rates_of(setting.schedule, setting.rate, setting.steps)
     experiment = Experiment(draws, mixing, encoder, loss, rates, setting.precision, setting.steps >= COMPILED)
-    curve: list[tuple[int, float]] = []
-    for moment in experiment.run(setting.steps, max(1, setting.steps // _POINTS)):
+    judge = generator_of(where, setting.seed, 3)
+    curve = [(int(step), float(loss)) for step, loss in go_on(resume, setting, experiment, judge)]
+    done = curve[-1][0] if curve else 0
+    for moment in experiment.run(setting.steps, max(1, setting.steps // _POINTS), done):
         curve.append((moment.step, moment.loss))
+        keep(resume, setting, experiment, judge, curve)
         progress(*moment)
-    z, _ = setting.pairs(_JUDGED, generator_of(where, setting.seed, 3))
+    z, _ = setting.pairs(_JUDGED, judge)
     projections = experiment.project(z)
     fine = bool(projections.isfinite().all()) and math.isfinite(curve[-1][1])
     parts = (z[:, : setting.content], z[:, setting.content :])

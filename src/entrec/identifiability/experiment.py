@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, Literal, NamedTuple
 
@@ -91,19 +91,44 @@ class Experiment:
         self.captured = Captured(self._step) if on_gpu else None
         self._objective = torch.compile(self._loss_of, dynamic=False) if compiled else self._loss_of
         self._update = torch.compile(self.optimizer.step) if compiled else self.optimizer.step
-        self._drawn: Iterator[Tensor] = iter(())
+        self._drawn: Sequence[Tensor] = ()
+        self._used = 0  # of what is drawn
         self._asked = 0  # steps whose data have been drawn
+        self._before = draws.generator.get_state()  # of the draws
         self.seconds = 0.0  # of steps
         self._last = torch.zeros((), device=self.device)
 
-    def run(self, steps: int, every: int) -> Iterator[Moment]:
-        """So many steps, with a moment after every few of them and at the end, or where the loss is no number any more."""
-        for begin in range(0, steps, every):
+    def run(self, steps: int, every: int, done: int = 0) -> Iterator[Moment]:
+        """So many steps, with a moment after every few of them and at the end, or where the loss is no number any more.
+
+        Those that are `done`, up to a moment of an earlier run, are not repeated.
+        """
+        for begin in range(done, steps, every):
             now = min(every, steps - begin)
             moment = Moment(begin + now, self._timed(now))
             yield moment
             if not math.isfinite(moment.loss):
                 return
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the next step reads, but for what the setting says."""
+        draws = {"before": self._before, "asked": self._asked, "used": self._used}
+        parts = {"encoder": self.encoder.state_dict(), "optimizer": self.optimizer.state_dict()}
+        return {**parts, "draws": draws, "seconds": self.seconds}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on where an experiment of the same setting was, before a step of this one's own."""
+        self.encoder.load_state_dict(state["encoder"])
+        own = [{key: x for key, x in group.items() if key != "params"} for group in self.optimizer.param_groups]
+        self.optimizer.load_state_dict(state["optimizer"])
+        for group, options in zip(self.optimizer.param_groups, own, strict=True):
+            group.update(options)  # the rate is the tensor that is filled, not a copy of it
+        draws, self.seconds = state["draws"], state["seconds"]
+        if draws["asked"]:
+            self.draws.generator.set_state(draws["before"])
+            self._asked = draws["asked"] - _AHEAD
+            self._draw()
+            self._used = draws["used"]
 
     @torch.no_grad()
     def project(self, z: Tensor) -> Tensor:
@@ -135,14 +160,19 @@ class Experiment:
 
     def _next(self) -> Tensor:
         """Data of a step, both views', (2 batch, dim)."""
-        for data in self._drawn:
-            return data
+        if self._used == len(self._drawn):
+            self._draw()
+        self._used += 1
+        return self._drawn[self._used - 1]
+
+    def _draw(self) -> None:
+        """Data of the next steps, and their rate."""
         k = self.draws.batch
         self.rate.fill_(self.rates(self._asked))
         self._asked += _AHEAD
+        self._before = self.draws.generator.get_state()
         views = [z.unflatten(0, (_AHEAD, k)) for z in self.draws.pairs(_AHEAD * k, self.draws.generator)]
-        self._drawn = iter(self.mixed(torch.cat(views, dim=1)).unbind())
-        return next(self._drawn)
+        self._drawn, self._used = self.mixed(torch.cat(views, dim=1)).unbind(), 0
 
     def _encoded(self, data: Tensor) -> Tensor:
         half = _HALVES.get(self.precision)

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
+from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
@@ -31,6 +32,7 @@ from entrec.identifiability.objectives import er_loss, infonce_loss
 from entrec.identifiability.sampling import check_fit
 from entrec.identifiability.scores import mcc, r2
 from entrec.identifiability.spaces import SpaceName, space_named
+from entrec.identifiability.unfinished import go_on, keep
 from entrec.training.draws import generator_of
 
 Objective = Literal["infonce", "er"]
@@ -179,8 +181,20 @@ def _scores(experiment: Experiment, latents: Latents, generator: Generator, batc
     return fmean(x for x, _ in found), fmean(x for _, x in found)
 
 
-def identify(setting: Setting, device: str = "auto", progress: Callable[[Point], None] = lambda point: None) -> Result:
-    """Run a setting; `progress` hears every point of the curve.
+def identify(
+    setting: Setting,
+    device: str = "auto",
+    progress: Callable[[Point], None] = lambda point: None,
+    resume: Path | None = None,
+) -> Result:
+    """Run a setting.
+
+    Args:
+        setting: to run.
+        device: cpu, cuda, or auto: a GPU if there is one.
+        progress: hears every point of the curve.
+        resume: a file that keeps where the run is, at every point, and from which it goes on if it is there: on a CPU it ends
+            bit for bit as one that was not stopped. To be removed when the result is safe.
 
     Example:
         >>> small = Setting(dim=2, batch=64, steps=2, width=5, draws=10)
@@ -193,9 +207,11 @@ def identify(setting: Setting, device: str = "auto", progress: Callable[[Point],
     z = latents.sample(setting.batch, judge)
     mixed = experiment.mixed(z)
     before = (r2(z, mixed), mcc(z, mixed))
-    curve: list[Point] = []
-    for moment in experiment.run(setting.steps, max(1, setting.steps // _POINTS)):
+    curve = [Point(*x) for x in go_on(resume, setting, experiment, judge)]
+    done = curve[-1].step if curve else 0
+    for moment in experiment.run(setting.steps, max(1, setting.steps // _POINTS), done):
         curve.append(Point(*moment, *_scores(experiment, latents, judge, 1)))
+        keep(resume, setting, experiment, judge, [astuple(point) for point in curve])
         progress(curve[-1])
     scores = _scores(experiment, latents, judge, _BATCHES)
     fine = math.isfinite(curve[-1].loss) and math.isfinite(scores[0])

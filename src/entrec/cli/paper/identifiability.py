@@ -49,7 +49,8 @@ def identifiability(
 ) -> None:
     """Does maximising the bound find the latents that data were made of? The tables of the paper's Appendix C.
 
-    Cells that are there are not run again; one that is not stands in the table as not run. The paper's protocol is for a GPU.
+    Cells that are there are not run again, one that was stopped goes on, and one that is not there stands in the table as not
+    run. The paper's protocol is for a GPU.
     """
     require("matplotlib", "scipy", extra="paper")
     from dataclasses import replace

@@ -8,9 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
+from entrec.identifiability import unfinished
 from entrec.identifiability.content_style import ContentStyle, Isolation, isolate
 from entrec.identifiability.experiment import Precision, Schedule, device_for
-from entrec.identifiability.lab import Result, Setting, identify
+from entrec.identifiability.lab import Point, Result, Setting, identify
 from entrec.identifiability.records import read, write
 from entrec.paper.identifiability.published import COLUMNS, ROWS, Column, TableName, bandwidth
 from entrec.paper.runner.mps import side_by_side
@@ -96,7 +97,7 @@ def make(
     jobs: int = 1,
     minutes: float | None = None,
 ) -> None:
-    """Run what is not there yet, `jobs` at a time; each is kept as it ends.
+    """Run what is not there yet, `jobs` at a time; each is kept as it ends, and one that was stopped goes on.
 
     Args:
         out: the folder.
@@ -109,7 +110,7 @@ def make(
 
     Raises:
         ValueError: before anything is computed, where the folder holds cells of another scale, or those wanted with another
-            number of steps or precision.
+            number of steps or precision, or where one that was stopped was of another setting.
         ChildProcessError: a process ended in the middle of a cell; the other cells were run all the same.
     """
     until = math.inf if minutes is None else time.time() + 60 * minutes
@@ -119,6 +120,8 @@ def make(
         if cell.name in there:
             _check_alike(_path(out, cell), there[cell.name].setting, cell.setting, ())
     left = [cell for cell in wanted if cell.name not in there]
+    for cell in left:
+        unfinished.kept(_unfinished(out, cell), cell.setting)
     if jobs > 1:
         _make_in_processes(out, left, device, progress, jobs, until)
         return
@@ -143,7 +146,8 @@ def _make_one(
     cell: Cell, out: Path, device: str, until: float, progress: Callable[[str], None] = lambda part: None, said: str = ""
 ) -> None:
     if time.time() < until:
-        write(_run(cell, device, progress, said), _path(out, cell))
+        write(_run(cell, device, progress, said, _unfinished(out, cell)), _path(out, cell))
+        _unfinished(out, cell).unlink(missing_ok=True)
 
 
 def kept(out: Path, scale: Scale) -> dict[Cell, Result | Isolation]:
@@ -172,16 +176,25 @@ def _check_alike(path: Path, there: Any, now: Any, may_differ: Sequence[str]) ->
         raise ValueError(f"{path} is of another setting ({told}): choose another folder")
 
 
-def _run(cell: Cell, device: str, progress: Callable[[str], None], said: str) -> Result | Isolation:
+def _run(cell: Cell, device: str, progress: Callable[[str], None], said: str, resume: Path) -> Result | Isolation:
+    """From the start, or from where it was stopped."""
     progress(said)
     if isinstance(cell.setting, ContentStyle):
-        return isolate(cell.setting, device, lambda step, loss: progress(f"{said}, step {step}, loss {loss:.2f}"))
+        return isolate(cell.setting, device, lambda step, loss: progress(f"{said}, step {step}, loss {loss:.2f}"), resume)
     score = "r2" if cell.table == "affine" else "mcc"
-    return identify(cell.setting, device, lambda at: progress(f"{said}, step {at.step}, {score} {getattr(at, score):.1%}"))
+
+    def told(at: Point) -> None:
+        progress(f"{said}, step {at.step}, {score} {getattr(at, score):.1%}")
+
+    return identify(cell.setting, device, told, resume)
 
 
 def _path(out: Path, cell: Cell) -> Path:
     return out / "cells" / f"{cell.name}.json"
+
+
+def _unfinished(out: Path, cell: Cell) -> Path:
+    return out / "unfinished" / f"{cell.name}.pt"
 
 
 def _settings(table: TableName, scale: Scale) -> list[dict[str, Any]]:
