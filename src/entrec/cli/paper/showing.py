@@ -1,7 +1,9 @@
 """What a study shows in the terminal: how far it is, what became of its runs, and what they say."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,16 +18,34 @@ if TYPE_CHECKING:  # as they take seconds to import, which `entrec --help` shoul
     from entrec.paper.grid.claims import Claim
     from entrec.paper.runner import Made
 
+_BETWEEN_LINES = 60  # seconds, in a log
 _COLOURS = {"holds": "green", "does not hold here": "red", "holds in part": "yellow", "not decided": "yellow", "failed": "red"}
 
 
 @contextmanager
 def progress_line() -> Iterator[Callable[[str], None]]:
-    """A function that says what is being done; the line is gone at the end."""
+    """A function that says what is being done: in a terminal on a line that is gone at the end, in a log once a minute."""
+    if not console.is_terminal:
+        yield _once_a_minute()
+        return
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("starting")
         yield lambda part: progress.update(task, description=part)
+
+
+def _once_a_minute() -> Callable[[str], None]:
+    begin = time.monotonic()
+    next_at = 0.0
+
+    def say(part: str) -> None:
+        nonlocal next_at
+        seconds = time.monotonic() - begin
+        if seconds >= next_at:
+            next_at = seconds + _BETWEEN_LINES
+            console.print(f"{timedelta(seconds=int(seconds))}  {part}", highlight=False, markup=False, soft_wrap=True)
+
+    return say
 
 
 def show_made(made: "Made", wanted: Sequence[str], folder: Path) -> None:
