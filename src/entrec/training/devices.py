@@ -50,10 +50,13 @@ def fabric_for(wanted: Settings) -> Fabric:
 @contextmanager
 def _without_advice() -> Iterator[None]:
     """Fabric tells which precision it was asked for, and to allow TF32, which an encoder under bf16 has no use for."""
-    logger = logging.getLogger("lightning.fabric")
-    before = logger.level
-    logger.setLevel(logging.WARNING)
+    # Where both packages are imported, Fabric speaks through the other's.
+    loggers = [logging.getLogger(name) for name in ("lightning.fabric", "lightning.pytorch")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.WARNING)
     try:
         yield
     finally:
-        logger.setLevel(before)
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
