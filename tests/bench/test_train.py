@@ -71,6 +71,20 @@ def test_ratio_and_idle_follow_from_the_rates() -> None:
     assert row.idle == 500.0
 
 
+def test_a_ratio_of_turns_is_their_median_and_not_that_of_the_rates() -> None:
+    row = Row(100, 1.0, None, 3.0, {"eager": 2.0}, {}, None).in_turns(((50.0, 100.0), (60.0, 80.0), (80.0, 110.0)))
+    assert (row.ours, row.bare) == (60.0, {"eager": 100.0})
+    assert row.ratio("eager") == pytest.approx(80 / 110)  # of 0.5, 0.75 and 0.73
+
+
+def test_the_encoder_is_measured_around_every_run_on_a_cpu(measured: Benchmark) -> None:
+    (row,) = measured.rows
+    assert len(row.turns) == 5
+    assert min(row.ratios) <= (row.ratio("eager") or 0.0) <= max(row.ratios)
+    (note,) = (note for note in train_table.footnotes(measured) if note.startswith("ratio"))
+    assert f"the median of 5 turns, each a run and the encoder before and after it ({min(row.ratios):.2f} to" in note
+
+
 def test_what_watching_takes_is_measured_against_a_run_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[tuple[int, int]] = []
     original = train

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any, NamedTuple
 
 import torch
@@ -36,6 +36,8 @@ _EPOCHS = 3
 _NEVER = 10**6
 _CLASSES = 10
 _PART_STEPS = 9
+_TURNS = 5  # of training and encoder on a CPU, whose speed changes within seconds where others share it
+_REPEATS = 10  # steps of the encoder at the least
 _IN_MEMORY = 2**28  # bytes of random images at the most, but for what a few steps take
 
 
@@ -73,6 +75,8 @@ class Row:
         peak_mb: the most memory that training had on a GPU, in 10^6 bytes.
         decoded: samples per second that the workers decode and crop when nothing else is done; None without files.
         workers: how many there are.
+        turns: on a CPU, the rates of training and of the encoder before and after it, in the order they were taken; `ours` and
+            `bare` are their medians.
     """
 
     batch: int
@@ -84,10 +88,23 @@ class Row:
     peak_mb: float | None
     decoded: float | None = None
     workers: int = 0
+    turns: tuple[tuple[float, float], ...] = ()
 
     def ratio(self, limit: Way) -> float | None:
-        """Training's rate in parts of the encoder's, where that is known."""
+        """Training's rate in parts of the encoder's, where that is known; the median of those of the turns, if there are."""
+        if self.turns:
+            return median(self.ratios)
         return self.ours / self.bare[limit] if limit in self.bare else None
+
+    @property
+    def ratios(self) -> list[float]:
+        """Of the turns."""
+        return [ours / encoder for ours, encoder in self.turns]
+
+    def in_turns(self, turns: tuple[tuple[float, float], ...]) -> "Row":
+        """The same with the rates that were taken in turns."""
+        ours, encoder = (median(rates) for rates in zip(*turns, strict=True))
+        return replace(self, ours=ours, bare={"eager": encoder}, turns=turns)
 
     @property
     def watching(self) -> float:
@@ -164,10 +181,10 @@ def _measured(
     """One batch size, and the run's settings as they were understood."""
     source = open_source(files) if chosen.jpegs else _source(chosen, batch)
     wanted = run_settings(chosen.run["method"], _given(chosen, batch, len(source.train)))  # type: ignore[arg-type]
+    on_gpu = device.type == "cuda"
     progress(f"batch {batch}: training")
-    ours = _trained(wanted, source, device)
-    unwatched = None
-    if device.type == "cuda":  # where the parts of an uncaptured step do not tell
+    first, unwatched = _trained(wanted, source, device), None
+    if on_gpu:  # where the parts of an uncaptured step do not tell
         progress(f"batch {batch}: training without rows and probe")
         unwatched = _unwatched(wanted, source, device)
     progress(f"batch {batch}: where the step goes")
@@ -176,15 +193,36 @@ def _measured(
     complete = {**loop.settings.flat(), "data": source.name}
     held = isinstance(source.train, Held)
     decoded = None if held else feed_rate(loop.feed, loop.workers, loop.batch_size)
-    bf16, repeats = loop.fabric._precision.precision != "32-true", 10 if device.type == "cuda" else 3
+    bf16 = loop.fabric._precision.precision != "32-true"
     del loop
-    bare: dict[Way, float] = {}
-    for way in WAYS[device.type]:
+
+    def encoder(way: Way) -> float | None:
         progress(f"batch {batch}: the encoder alone, {way}")
-        rate = bare_rate(complete["backbone"], calls, batch, way=way, device=device, bf16=bf16, repeats=repeats)
-        bare |= {} if rate is None else {way: rate}
+        return bare_rate(complete["backbone"], calls, batch, way=way, device=device, bf16=bf16, repeats=_REPEATS)
+
+    rates = {way: rate for way in WAYS[device.type] if (rate := encoder(way)) is not None}
     workers = 0 if held else complete["workers"]
-    return Row(batch, ours.rate, unwatched, ours.start, bare, parts, ours.peak_mb, decoded, workers), complete
+    row = Row(batch, first.rate, unwatched, first.start, rates, parts, first.peak_mb, decoded, workers)
+    if not on_gpu:
+        row = row.in_turns(
+            _turns(lambda: _trained(wanted, source, device).rate, lambda: encoder("eager") or 0.0, rates["eager"])
+        )
+    return row, complete
+
+
+def _turns(training: Callable[[], float], encoder: Callable[[], float], before: float) -> tuple[tuple[float, float], ...]:
+    """Rates of training, each beside the mean of the encoder's just before and after it.
+
+    >>> trained, encoded = iter([4.0, 5.0, 6.0, 7.0, 8.0]), iter([12.0, 8.0, 10.0, 10.0, 10.0])
+    >>> _turns(lambda: next(trained), lambda: next(encoded), before=8.0)
+    ((4.0, 10.0), (5.0, 10.0), (6.0, 9.0), (7.0, 10.0), (8.0, 10.0))
+    """
+    found = []
+    for _ in range(_TURNS):
+        ours, after = training(), encoder()
+        found.append((ours, fmean((before, after))))
+        before = after
+    return tuple(found)
 
 
 def _given(chosen: Settings, batch: int, images: int) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def footnotes(benchmark: Benchmark) -> list[str]:
         f"training: samples per second through `entrec train`, the median over the later half of {benchmark.settings.steps} or "
         "more steps, with its rows and its online probe; scores and checkpoints come between steps and are not in it.",
         "encoder: alone, called as in a step (a teacher's calls without a gradient) on views that are there, and its backward.",
-        f"ratio: training to the encoder, {benchmark.limit}.",
+        f"ratio: training to the encoder, {benchmark.limit}{_turns(benchmark)}.",
         "rows and probe: what they take of training"
         + (", which was run a second time without the probe and with one row an epoch." if on_gpu else ", from the parts."),
         "start: seconds of the run that were no steps, compiling above all; kernels that were compiled once come from a cache.",
@@ -86,6 +86,15 @@ def footnotes(benchmark: Benchmark) -> list[str]:
     if benchmark.machine.busy:
         notes.append(page.BUSY)
     return notes
+
+
+def _turns(benchmark: Benchmark) -> str:
+    """How far ratios scatter, where there are several."""
+    ranges = [f"{min(row.ratios):.2f} to {max(row.ratios):.2f} at batch {row.batch}" for row in benchmark.rows if row.turns]
+    if not ranges:
+        return ""
+    turns = len(benchmark.rows[0].turns)
+    return f": the median of {turns} turns, each a run and the encoder before and after it ({', '.join(ranges)})"
 
 
 def markdown(benchmark: Benchmark) -> str:
