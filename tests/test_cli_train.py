@@ -201,7 +201,7 @@ def test_corrupt_images_are_counted_at_the_end(tmp_path: Path) -> None:
         next(data.glob(f"train/*/{name}")).write_bytes(b"no image")
     result = entrec("train", "simclr", "--data", data, "--out", tmp_path / "run", *small("simclr"))
     assert result.exit_code == 0
-    assert "2 unreadable images were skipped; summary.json names them" in said(result)
+    assert "2 unreadable images were skipped; summary.json says which and why" in said(result)
 
 
 def test_a_loss_that_is_no_number_ends_it_with_the_last_good_checkpoint(

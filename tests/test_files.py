@@ -1,8 +1,9 @@
+import os
 from pathlib import Path
 
 import pytest
 
-from entrec.files import appearing, refuse_existing
+from entrec.files import appearing, readable, refuse_existing
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -41,3 +42,8 @@ def test_a_file_can_be_read_by_whom_the_user_lets_read_new_ones(tmp_path: Path) 
         assert not unfinished.exists()
         unfinished.touch(mode=0o600)  # as safetensors makes them
     assert (tmp_path / "new").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_names_become_text_that_every_terminal_takes() -> None:
+    assert readable("é[b].png") == "é[b].png"
+    assert readable(os.fsdecode(b"\xff.png")) == r"\udcff.png"

@@ -31,3 +31,8 @@ def refuse_existing(*paths: Path) -> None:
         raise FileExistsError(
             f"{' and '.join(taken)} exist{'s' if len(taken) == 1 else ''}: ask for overwrite=True (--overwrite) to replace"
         )
+
+
+def readable(name: str) -> str:
+    r"""A file's name as text that every file and terminal takes: bytes that are not UTF-8 become \udc.. escapes."""
+    return name.encode("utf-8", "backslashreplace").decode()

@@ -1,6 +1,7 @@
 """`entrec bench lens`: what it measures and how it says so; how fast anything is stays out of the tests."""
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,17 @@ def test_every_way_to_look_is_measured(measured: Benchmark) -> None:
         assert min(row.look_ms, row.step_ms) > 0
     # Twelve steps, a look after every third; held-out data are judged at the end too.
     assert [row.looks for row in measured.rows] == [4, 5, 1]
+
+
+def test_lightning_speaks_afterwards_as_before() -> None:
+    logger = logging.getLogger("lightning.pytorch")
+    level = logger.level
+    try:
+        logger.setLevel(logging.INFO)
+        bench.run(bench.settings("simclr", (8,), 8, "cpu", steps=4, every=3, held_out=16, **TINY))
+        assert logger.level == logging.INFO
+    finally:
+        logger.setLevel(level)
 
 
 def test_shares_are_of_the_time_that_was_counted() -> None:

@@ -346,13 +346,14 @@ def test_views_that_do_not_fit_and_odd_settings_are_refused(views: tuple[Path, P
 
 
 @pytest.mark.parametrize("d", [2, 512, 4096])
-def test_output_fits_80_columns(d: int, tmp_path: Path) -> None:
+def test_output_fits_80_columns(d: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # a path's own length is the user's
     z = torch.randn(60, d)
     z[:4], z[5] = math.nan, 0.0
     path, other = save(tmp_path / "z.npy", z), save(tmp_path / "other.npy", z + torch.randn(60, d))
     collapsed = save(tmp_path / "c.npy", 1 + 1e-4 * torch.randn(60, d))
     for arguments in ((path, other), (path,), (collapsed, collapsed, "--method", "dino"), (path, other, "--codes")):
-        result = lens(*arguments, "--out", tmp_path / "z.json", "--overwrite")
+        result = lens(*arguments, "--out", Path("z.json"), "--overwrite")
         assert result.exit_code == 0
         assert max(map(cell_len, result.output.splitlines())) <= 80
         assert "…" not in result.output

@@ -4,12 +4,14 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
+from entrec.cli import edge
 from entrec.cli.paper import showing
 
 
 def said_to(console: Console, monkeypatch: pytest.MonkeyPatch, times: list[float]) -> None:
     clock = iter([0.0, *times])
     monkeypatch.setattr(showing, "console", console)
+    monkeypatch.setattr(edge, "console", console)
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     with showing.progress_line() as say:
         speak: Callable[[str], None] = say

@@ -5,7 +5,6 @@
 The time within the lens is taken, not that of training with it and without, whose difference is smaller than their noise.
 """
 
-import logging
 import tempfile
 import time
 import warnings
@@ -23,7 +22,7 @@ from entrec.bench.results import Machine, machine
 from entrec.bench.train import random_source
 from entrec.lens.callback import LensCallback
 from entrec.training.assemble import assemble
-from entrec.training.devices import fabric_for
+from entrec.training.devices import fabric_for, without_advice
 from entrec.training.loop import Loop
 from entrec.training.module import Pretraining
 from entrec.training.run import Run
@@ -198,9 +197,8 @@ def _called_back(chosen: Settings, batch: int, way: Way, device: torch.device) -
     watch = _Stopwatch(device)
     more = {"held_out": images[: chosen.held_out]} if "held-out" in way else {}
     lens = _Timed(watch, every=chosen.every, rows=chosen.held_out, **more)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), without_advice():
         warnings.simplefilter("ignore")  # of random images nothing is learnt, which the lens says
-        logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
         trainer = pl.Trainer(
             max_steps=chosen.steps, accelerator=device.type, devices=1, callbacks=[lens], logger=False,
             precision="bf16-mixed" if device.type == "cuda" else "32-true",

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import fill
 from typing import NoReturn
 
 import typer
 from rich.console import Console
-from rich.markup import escape
+
+from entrec.saying import show_line
 
 console = Console()
 
@@ -46,9 +49,19 @@ def require_device(device: str) -> None:
         fail(f"--device {device} cannot be used: {str(error).splitlines()[0]}")
 
 
+def say(text: str, style: str | None = None) -> None:
+    """Print a line as it is."""
+    show_line(text, console, style)
+
+
 def fail(message: str) -> NoReturn:
     """Stop with a message, and exit status 2."""
-    Console(stderr=True).print(f"[red]error:[/red] {escape(message)}", highlight=False)
+    shown, word = Console(stderr=True), "error:"
+    # Broken between words, where the terminal ends, and not within a path, as Rich would.
+    broken = partial(fill, width=shown.width, break_long_words=False, break_on_hyphens=False)
+    told = "\n".join(map(broken, f"{word} {message}".splitlines()))
+    shown.print(word, style="red", end="")
+    show_line(told.removeprefix(word), shown)
     raise typer.Exit(2)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from entrec.cli.edge import console, failing_clearly
+from entrec.cli.edge import console, failing_clearly, say
 
 _Trained = Annotated[Path, typer.Argument(help="A run's folder, or a checkpoint file (.ckpt).", metavar="RUN")]
 _Data = Annotated[
@@ -47,11 +47,11 @@ def evaluate(
         found = entrec.evaluate(run, data=data, device=device, workers=workers, **words)
     for score in found.scores:
         error = "" if score.standard_error is None else f" +- {score.standard_error:.1%}"
-        _say(f"{score.name} {score.accuracy:.1%}{error}", style="bold")
-        _say(f"  {score.protocol}")
-    _say(f"Features of {found.encoder}")
+        say(f"{score.name} {score.accuracy:.1%}{error}", style="bold")
+        say(f"  {score.protocol}")
+    say(f"Features of {found.encoder}")
     if found.skipped:
-        _say(in_words(found.skipped))
+        say(in_words(found.skipped))
 
 
 def embed(
@@ -76,7 +76,7 @@ def embed(
 
         words: Any = {"split": split, "who": who, "labels": labels, "root": root, "strict": strict, "console": console}
         paths = entrec.embed(run, out, data=data, device=device, workers=workers, overwrite=overwrite, **words)
-    _say(f"Written to {' and '.join(str(path) for path in paths)}")
+    say(f"Written to {' and '.join(str(path) for path in paths)}")
 
 
 def export(
@@ -94,18 +94,11 @@ def export(
 
         whose: Any = who
         found = entrec.export(run, out, who=whose, overwrite=overwrite)
-    _say(f"The {found.who}'s encoder is in {found.path}. To load it:\n")
+    say(f"The {found.who}'s encoder is in {found.path}. To load it:\n")
     for line in found.lines:
-        _say(f"    {line}")
-    _say("\nTo prepare an image for it, a PIL image of any mode or a uint8 tensor (C, H, W) with as many channels as it has:\n")
+        say(f"    {line}")
+    say("\nTo prepare an image for it, a PIL image of any mode or a uint8 tensor (C, H, W) with as many channels as it has:\n")
     for line in found.transform:
-        _say(f"    {line}")
+        say(f"    {line}")
     if found.note:
-        _say(f"\n{found.note}")
-
-
-def _say(text: str, style: str | None = None) -> None:
-    """Print text as it is: paths may hold what Rich takes for markup or emoji, or what is not UTF-8."""
-    from entrec.evaluation.writing import readable
-
-    console.print(readable(text), style=style, markup=False, emoji=False, highlight=False, soft_wrap=True)
+        say(f"\n{found.note}")

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from entrec.cli.edge import console, failing_clearly, require, require_free_file
+from entrec.cli.edge import failing_clearly, require, require_free_file, say
 
 _LAWS = "vmf:KAPPA, normal:SIGMA, laplace:SCALE or gennorm:BETA:SCALE"
 
@@ -63,20 +63,20 @@ def identify(
         chosen = Setting(**words, bandwidth=bandwidth, dim=dim, batch=batch, steps=steps, rate=rate, width=width, seed=seed)
 
         def told(at: Point) -> None:
-            console.print(f"step {at.step:>7}  loss {at.loss:9.4f}  R2 {at.r2:7.2%}  MCC {at.mcc:7.2%}", highlight=False)
+            say(f"step {at.step:>7}  loss {at.loss:9.4f}  R2 {at.r2:7.2%}  MCC {at.mcc:7.2%}")
 
         unfinished = None if out is None else out.with_name(f"{out.name}.unfinished")
         if unfinished is not None and unfinished.exists():
-            console.print(f"going on where {unfinished} stopped", highlight=False, markup=False)
+            say(f"going on where {unfinished} stopped")
         found = run(chosen, device, told, unfinished)
         if out is not None and unfinished is not None:
             write(found, out)
             unfinished.unlink(missing_ok=True)
-    console.print(f"\nthe mixtures themselves: R2 {found.r2_mixed:.2%}, MCC {found.mcc_mixed:.2%}", highlight=False)
+    say(f"\nthe mixtures themselves: R2 {found.r2_mixed:.2%}, MCC {found.mcc_mixed:.2%}")
     if found.diverged is not None:
-        console.print(f"diverged: the loss was no number any more by step {found.diverged}", highlight=False)
+        say(f"diverged: the loss was no number any more by step {found.diverged}")
     else:
-        console.print(f"found (mean over 10 fresh batches): R2 {found.r2:.2%}, MCC {found.mcc:.2%}", highlight=False)
-    console.print(f"{found.seconds:.0f} s on {found.device}, {found.steps_per_second:,.1f} steps/s", highlight=False)
+        say(f"found (mean over 10 fresh batches): R2 {found.r2:.2%}, MCC {found.mcc:.2%}")
+    say(f"{found.seconds:.0f} s on {found.device}, {found.steps_per_second:,.1f} steps/s")
     if out is not None:
-        console.print(f"Written to {out}", highlight=False, markup=False)
+        say(f"Written to {out}")

@@ -10,7 +10,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from entrec.cli.edge import console, fail, failing_clearly, require, require_free_file
+from entrec.cli.edge import console, fail, failing_clearly, require, require_free_file, say
 
 _MAX_ROWS = 10_000
 _COLOURS = {"healthy": "green", "saturated": "yellow", "weak": "yellow"}
@@ -71,7 +71,7 @@ def lens(
     _show(found)
     for path in (html, out):
         if path is not None:
-            console.print(f"Written to {path}", highlight=False, markup=False)
+            say(f"Written to {path}")
 
 
 def _require_fitting(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from entrec.cli.edge import console, failing_clearly
+from entrec.cli.edge import console, failing_clearly, say
 
 
 def report(
@@ -26,4 +26,4 @@ def report(
         from entrec.report.report import report as write
 
         path = write(runs, out, images=images, data=data, device=device, overwrite=overwrite, console=console)
-    console.print(f"Written to {path}", highlight=False, markup=False)
+    say(f"Written to {path}")

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from entrec.evaluation.features import Features
-from entrec.files import appearing, refuse_existing
+from entrec.files import appearing, readable, refuse_existing
 
 _HEADER = 2**26  # bytes of names that fit into the header of a safetensors file, which may have 100 MB
 
@@ -71,11 +71,6 @@ def check_writable(path: Path | str, *, overwrite: bool = False) -> None:
         raise NotADirectoryError(f"{path} cannot be written: {folder} is no folder")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError(f"{path} cannot be written: the folder {folder} may not be written to")
-
-
-def readable(name: str) -> str:
-    r"""A file's name as text that every file and terminal takes: bytes that are not UTF-8 become \udc.. escapes."""
-    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def in_words(skipped: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from entrec.report.gallery import IMAGES, Gallery
 from entrec.report.known import UNREADABLE
 from entrec.report.names import names_of
 from entrec.report.page import write_report
+from entrec.saying import show_line
 from entrec.training.encoders import load_encoder
 from entrec.training.images import single, some
 from entrec.training.run import Run, open_run
@@ -56,7 +57,7 @@ def report(
     left_out = [found for found in looked if isinstance(found, str)]
     if console is not None:
         for text in left_out:
-            console.print(text, highlight=False, markup=False, emoji=False, soft_wrap=True)
+            show_line(text, console)
     return write_report(opened, out, words=left_out, galleries=galleries)
 
 

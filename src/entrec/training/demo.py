@@ -7,6 +7,7 @@ from rich.table import Table
 
 from entrec.files import refuse_existing
 from entrec.report.page import COLUMNS, cell, name_of, write_report
+from entrec.saying import show_line
 from entrec.training.run import Run
 from entrec.training.train import train
 
@@ -47,7 +48,7 @@ def run(out: Path, console: Console, epochs: int = EPOCHS, overwrite: bool = Fal
     console.print(_table(runs))
     console.print(f"\n{words}", highlight=False)
     write_report(runs, report, "What entropy + reconstruction changes", [words])
-    console.print(f"\nThe report, with curves: {report}", highlight=False, markup=False)
+    show_line(f"\nThe report, with curves: {report}", console)
     return report
 
 

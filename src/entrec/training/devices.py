@@ -12,6 +12,8 @@ from lightning.fabric.strategies.ddp import DDPStrategy
 
 from entrec.training.settings import Settings
 
+PACKAGES = ("lightning.fabric", "lightning.pytorch", "lightning_fabric", "pytorch_lightning")  # of Lightning
+
 
 def meant(device: str) -> str:
     """The device that a word stands for: `auto` is a GPU if there is one."""
@@ -41,17 +43,17 @@ def fabric_for(wanted: Settings) -> Fabric:
     devices = int(os.environ["LOCAL_WORLD_SIZE"]) if "LOCAL_WORLD_SIZE" in os.environ else wanted.devices
     precision: Any = {"bf16": "bf16-mixed", "32": "32-true"}[halves]
     nodes = world // devices if "LOCAL_WORLD_SIZE" in os.environ else 1
-    with _without_advice():
+    with without_advice():
         fabric = Fabric(accelerator=device, devices=devices, num_nodes=nodes, strategy=strategy, precision=precision)
         fabric.launch()
     return fabric
 
 
 @contextmanager
-def _without_advice() -> Iterator[None]:
-    """Fabric tells which precision it was asked for, and to allow TF32, which an encoder under bf16 has no use for."""
-    # Where both packages are imported, Fabric speaks through the other's.
-    loggers = [logging.getLogger(name) for name in ("lightning.fabric", "lightning.pytorch")]
+def without_advice() -> Iterator[None]:
+    """Lightning tells which precision it was asked for, and to allow TF32, which an encoder under bf16 has no use for."""
+    # Whichever of its packages was imported last speaks for all.
+    loggers = [logging.getLogger(name) for name in PACKAGES]
     before = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.WARNING)

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from entrec.evaluation.scores import Evaluation, score_features
 from entrec.lens.verdict import diverging
+from entrec.saying import show_line
 from entrec.training import checkpoint
 from entrec.training.held_out import Look, views_of
 from entrec.training.images import single
@@ -43,12 +44,9 @@ def finish(loop: Loop, console: Console | None) -> None:
             said = f"lens, on the student's projections of {views}: {look.verdict.title}"
             console.print(said, highlight=False, markup=False)
         if loop.skipped:
-            console.print(
-                f"{len(loop.skipped)} unreadable images were skipped; summary.json names them and says why", highlight=False
-            )
-        console.print(
-            f"{seconds:.0f} s. The run is in {run.folder}, its encoder in encoder.safetensors", highlight=False, markup=False
-        )
+            some = "1 unreadable image was" if len(loop.skipped) == 1 else f"{len(loop.skipped)} unreadable images were"
+            show_line(f"{some} skipped; summary.json says which and why", console)
+        show_line(f"{seconds:.0f} s. The run is in {run.folder}, its encoder in encoder.safetensors", console)
 
 
 def finish_diverged(loop: Loop) -> None:

@@ -5,6 +5,7 @@ import warnings
 from lightning.fabric import Fabric
 from rich.console import Console
 
+from entrec.saying import show_line
 from entrec.training.assemble import Parts
 
 
@@ -37,6 +38,6 @@ def notices(parts: Parts, fabric: Fabric) -> list[str]:
 def tell(notice: str, shown: Console | None, warns: bool) -> None:
     """Show a notice; where there is no console, warn of it if this process is the one that does."""
     if shown is not None:
-        shown.print(notice, highlight=False, markup=False)
+        show_line(notice, shown)
     elif warns and notice.startswith("warning: "):
         warnings.warn(notice.removeprefix("warning: "), stacklevel=4)

@@ -13,6 +13,7 @@ from entrec.evaluation.export import Exported, export_encoder
 from entrec.evaluation.features import extract, require_numbers
 from entrec.evaluation.scores import Evaluation, score
 from entrec.evaluation.writing import check_writable, in_words, write_features
+from entrec.saying import show_line
 from entrec.training.encoders import Encoder, Who, load_encoder
 from entrec.training.images import single
 from entrec.training.run import Run, open_run
@@ -109,7 +110,7 @@ def embed(
     features = extract(encoder.backbone.module, single(images), encoder.prepare, device=where, workers=workers)
     require_numbers(features, encoder.backbone.module)
     if features.skipped and console is not None:
-        console.print(in_words(features.skipped), highlight=False, markup=False, emoji=False, soft_wrap=True)
+        show_line(in_words(features.skipped), console)
     return write_features(features, out, paths=_paths(images), classes=source.classes, overwrite=overwrite)
 
 

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.progress import Progress, TextColumn
 from rich.table import Table
 
-from entrec.cli.edge import console
+from entrec.cli.edge import console, say
 
 
 def measured(module: Any, chosen: Any) -> Any:
@@ -35,4 +35,4 @@ def _keep(tables: Any, benchmark: Any, out: Path) -> None:
 
     write(benchmark, out)
     out.with_suffix(".md").write_text(tables.markdown(benchmark))
-    console.print(f"Written to {out} and, as tables, {out.with_suffix('.md').name}", highlight=False)
+    say(f"Written to {out} and, as tables, {out.with_suffix('.md').name}")

@@ -7,7 +7,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from entrec.cli.edge import console, failing_clearly, require, require_device, require_free
+from entrec.cli.edge import console, failing_clearly, require, require_device, require_free, say
 from entrec.cli.paper.showing import progress_line
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ def convergence(
         require_device(device)
     from entrec.paper import convergence as experiment
 
-    with failing_clearly(), progress_line() as say:
-        study = experiment.read(out / "results.json") if render else experiment.run(quick, seed, device, say)
-        say("drawing")
+    with failing_clearly(), progress_line() as progress:
+        study = experiment.read(out / "results.json") if render else experiment.run(quick, seed, device, progress)
+        progress("drawing")
         paths = experiment.render(study, out) if render else experiment.write(study, out)
     _show(study, out, paths)
 
@@ -58,5 +58,5 @@ def _show(study: "Study", out: Path, paths: list[Path]) -> None:
             text += "\n[yellow]this run does not show what we derive; more samples may (leave out --quick)[/yellow]"
         rows.add_row(f"[{colour}]{finding.verdict}[/{colour}]", text)
     console.print(rows, highlight=False)
-    console.print(f"\n{study.seconds:.0f} s on {study.device}. Written to {out}:", highlight=False)
+    say(f"\n{study.seconds:.0f} s on {study.device}. Written to {out}:")
     console.print("  " + "  ".join(path.name for path in paths), highlight=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from entrec.cli.edge import console, failing_clearly, require
+from entrec.cli.edge import failing_clearly, require, say
 from entrec.cli.paper.checks import require_all_images, require_heard, require_place
 from entrec.cli.paper.options import NEW, Device, Jobs, Keep, Minutes, Only, Render, Retry
 from entrec.cli.paper.showing import exit_by, progress_line, show_claims, show_made
@@ -94,7 +94,7 @@ def command_of(name: str) -> Callable[..., None]:
             found = {each: grid.render(folder, each) for each in grid.names_of(name)}
         for each, results in found.items():
             show_claims(results.claims)
-            console.print(f"\nThe tables are in {folder / each / 'table.md'}", highlight=False, markup=False)
+            say(f"\nThe tables are in {folder / each / 'table.md'}")
         exit_by(made)
 
     return command
@@ -128,8 +128,8 @@ def _make(folder: Path, preset: "Preset", cells: "list[Cell]", how: _How) -> "Ma
     from entrec.paper.grid.study import pool_of
 
     pool = pool_of(folder, preset, how.device, how.keep, how.devices)
-    with progress_line() as say:
-        made = runner.make(runner.left(cells, pool, how.retry), pool, how.jobs, how.minutes, say)
+    with progress_line() as progress:
+        made = runner.make(runner.left(cells, pool, how.retry), pool, how.jobs, how.minutes, progress)
     show_made(made, [cell.name for cell in cells], pool.folder)
     return made
 
@@ -143,7 +143,7 @@ def _submit(folder: Path, preset: "Preset", cells: "list[Cell]", how: _How) -> N
     pool = pool_of(folder, preset, how.device, how.keep, how.devices)
     left = runner.left(cells, pool, how.retry)
     jobs = submit(left, pool, folder / "slurm", how.jobs if how.jobs > 1 else None, _options(how.slurm))
-    console.print(f"{len(jobs)} jobs submitted{': ' + ', '.join(jobs) if jobs else ''}. When they have ended: --render")
+    say(f"{len(jobs)} jobs submitted{': ' + ', '.join(jobs) if jobs else ''}. When they have ended: --render")
 
 
 def _options(words: list[str]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from entrec.cli.edge import console, require
+from entrec.cli.edge import require, say
 from entrec.cli.paper.checks import require_heard
 from entrec.cli.paper.options import Device, Jobs, Minutes, Only
 from entrec.cli.paper.showing import progress_line
@@ -72,10 +72,10 @@ def identifiability(
         if render:
             require_heard("--render makes no runs", only=only, minutes=minutes)
         else:
-            with progress_line() as say:
-                experiment.make(out, wanted, scale, device, say, jobs, minutes)
+            with progress_line() as progress:
+                experiment.make(out, wanted, scale, device, progress, jobs, minutes)
         words = ["entrec paper identifiability", *(["--quick"] if quick else []), *([f"--seeds {seeds}"] if seeds > 1 else [])]
         chosen = [*(f"--table {x}" for x in table or ()), *(f"--row {x}" for x in row or ())]
         path = experiment.render(out, tables, scale, words, chosen)
-    console.print(path.read_text(), highlight=False, markup=False, soft_wrap=True)
-    console.print(f"Written to {path}", highlight=False, markup=False)
+    say(path.read_text())
+    say(f"Written to {path}")

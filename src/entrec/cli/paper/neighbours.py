@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from entrec.cli.edge import console, failing_clearly, require
+from entrec.cli.edge import failing_clearly, require, say
 from entrec.cli.paper.checks import require_heard, require_place
 from entrec.cli.paper.options import NEW, Device, Jobs, Keep, Minutes, Only, Render, Retry
 from entrec.cli.paper.showing import exit_by, progress_line, show_claims, show_made
@@ -45,10 +45,10 @@ def neighbours(
             given: dict[str, Any] = {key: x for key, x in chosen.items() if x is not None}
             where = experiment.Where(data, **given)
             cells = named(experiment.cells(seeds or 1), only or ())
-            with progress_line() as say:
-                made = experiment.make(out, where, cells, device, jobs, minutes, retry, keep_checkpoints, say)
+            with progress_line() as progress:
+                made = experiment.make(out, where, cells, device, jobs, minutes, retry, keep_checkpoints, progress)
             show_made(made, [cell.name for cell in cells], out / "runs")
         study = experiment.render(out)
     show_claims(study.claims)
-    console.print(f"\nThe table is in {out / 'table.md'}", highlight=False, markup=False)
+    say(f"\nThe table is in {out / 'table.md'}")
     exit_by(made)

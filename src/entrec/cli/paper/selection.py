@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from entrec.cli.edge import console, require
+from entrec.cli.edge import console, require, say
 from entrec.cli.paper.checks import require_heard, require_place
 from entrec.cli.paper.options import Retry
 from entrec.cli.paper.showing import exit_by, progress_line, show_made
@@ -50,8 +50,8 @@ def selection(
         else:
             require_place(device)
             where = experiment.Where(data, epochs, device, batch_size, images, backbone)
-            with progress_line() as say:
-                made = experiment.make(out, where, jobs, say, retry)
+            with progress_line() as progress:
+                made = experiment.make(out, where, jobs, progress, retry)
             show_made(made, [cell.name for cell in cells(batch_size)], out / "runs")
         study = experiment.render(out)
     shown = Table(title=None, box=None, pad_edge=False, padding=(0, 2))
@@ -63,6 +63,6 @@ def selection(
     console.print(shown, highlight=False)
     lists = {"false alarms": study.false_alarms, "missed": study.missed, "diverged": study.diverged, "failed": study.failed}
     for what, names in lists.items():
-        console.print(f"{what}: {len(names)}{' (' + ', '.join(names) + ')' if names else ''}", highlight=False, markup=False)
-    console.print(f"\n{len(study.readings)} runs. Written to {out}", highlight=False, markup=False)
+        say(f"{what}: {len(names)}{' (' + ', '.join(names) + ')' if names else ''}")
+    say(f"\n{len(study.readings)} runs. Written to {out}")
     exit_by(made)

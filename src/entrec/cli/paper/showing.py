@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from entrec.cli.edge import console
+from entrec.cli.edge import console, say
 
 if TYPE_CHECKING:  # as they take seconds to import, which `entrec --help` should not
     from entrec.paper.grid.claims import Claim
@@ -38,14 +38,14 @@ def _once_a_minute() -> Callable[[str], None]:
     begin = time.monotonic()
     next_at = 0.0
 
-    def say(part: str) -> None:
+    def tell(part: str) -> None:
         nonlocal next_at
         seconds = time.monotonic() - begin
         if seconds >= next_at:
             next_at = seconds + _BETWEEN_LINES
-            console.print(f"{timedelta(seconds=int(seconds))}  {part}", highlight=False, markup=False, soft_wrap=True)
+            say(f"{timedelta(seconds=int(seconds))}  {part}")
 
-    return say
+    return tell
 
 
 def show_made(made: "Made", wanted: Sequence[str], folder: Path) -> None:
@@ -68,13 +68,13 @@ def show_made(made: "Made", wanted: Sequence[str], folder: Path) -> None:
         told.append(f"{len(earlier)} failed before ({', '.join(earlier)}; --retry makes {again} again)")
     told += [f"{len(made.done)} made", f"{len(made.failed)} failed", f"{len(made.not_begun)} not begun"]
     told += [f"{len(made.elsewhere)} left to another process ({', '.join(made.elsewhere)})"] if made.elsewhere else []
-    console.print(", ".join(told), highlight=False, markup=False)
+    say(", ".join(told))
     for failed in made.failed:
-        console.print(f"failed: {failed} ({outcome(folder / failed).reason})", style="red", highlight=False, markup=False)
+        say(f"failed: {failed} ({outcome(folder / failed).reason})", "red")
     if made.turns:
-        console.print(f"runs took turns on the GPU, as {made.turns}", highlight=False, markup=False)
+        say(f"runs took turns on the GPU, as {made.turns}")
     if made.stopped:
-        console.print(f"stopped: {made.stopped}. The same command goes on", style="red", highlight=False, markup=False)
+        say(f"stopped: {made.stopped}. The same command goes on", "red")
 
 
 def exit_by(made: "Made | None") -> None:
