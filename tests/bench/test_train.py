@@ -24,6 +24,7 @@ from entrec.bench.photos import make_photos
 from entrec.bench.results import write
 from entrec.bench.timing import Milliseconds
 from entrec.bench.train import Benchmark, Row
+from entrec.bench.trained import trained, unwatched_rate
 from entrec.branches.backbones import Backbone
 from entrec.cli import app
 from entrec.training.assemble import assemble
@@ -93,10 +94,10 @@ def test_what_watching_takes_is_measured_against_a_run_without_it(monkeypatch: p
         given.append((more["log_every"], len(more["data"].classes)))
         return original(method, **more)
 
-    monkeypatch.setattr(bench, "train", noted)
+    monkeypatch.setattr("entrec.bench.trained.train", noted)
     chosen = run_settings("byol", {"batch_size": 16, "device": "cpu", "epochs": 1, "scores": False, "backbone": "tiny"})
-    bench._trained(chosen, source(), torch.device("cpu"))
-    assert bench._unwatched(chosen, source(), torch.device("cpu")) > 0
+    trained(chosen, source(), torch.device("cpu"))
+    assert unwatched_rate(chosen, source(), torch.device("cpu")) > 0
     (usual, classes), (seldom, none) = given
     assert (usual, none) == (10, 0)
     assert classes > 0

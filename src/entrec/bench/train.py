@@ -6,14 +6,12 @@ The images are random and in memory, unless `--data` names others or `--jpegs` a
 the disk.
 """
 
-import gc
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -22,18 +20,16 @@ from entrec.bench.data import feed_rate
 from entrec.bench.parts import encoder_calls, step_parts
 from entrec.bench.photos import make_photos
 from entrec.bench.results import Machine, machine
+from entrec.bench.trained import NEVER, trained, unwatched_rate
 from entrec.data import Held, Source, open_source
 from entrec.training.assemble import assemble
 from entrec.training.devices import fabric_for
 from entrec.training.loop import Loop
 from entrec.training.run import Run
-from entrec.training.settings import Settings as RunSettings
 from entrec.training.settings import settings as run_settings
-from entrec.training.train import train
 
 _STEPS = {"cpu": 30, "cuda": 300}
 _EPOCHS = 3
-_NEVER = 10**6
 _CLASSES = 10
 _PART_STEPS = 9
 _TURNS = 5  # of training and encoder on a CPU, whose speed changes within seconds where others share it
@@ -183,10 +179,10 @@ def _measured(
     wanted = run_settings(chosen.run["method"], _given(chosen, batch, len(source.train)))  # type: ignore[arg-type]
     on_gpu = device.type == "cuda"
     progress(f"batch {batch}: training")
-    first, unwatched = _trained(wanted, source, device), None
+    first, unwatched = trained(wanted, source, device), None
     if on_gpu:  # where the parts of an uncaptured step do not tell
         progress(f"batch {batch}: training without rows and probe")
-        unwatched = _unwatched(wanted, source, device)
+        unwatched = unwatched_rate(wanted, source, device)
     progress(f"batch {batch}: where the step goes")
     loop = Loop(fabric_for(wanted), assemble(wanted, source), Run(Path("unused")))
     parts, calls = step_parts(loop, _PART_STEPS), encoder_calls(loop)
@@ -205,7 +201,7 @@ def _measured(
     row = Row(batch, first.rate, unwatched, first.start, rates, parts, first.peak_mb, decoded, workers)
     if not on_gpu:
         row = row.in_turns(
-            _turns(lambda: _trained(wanted, source, device).rate, lambda: encoder("eager") or 0.0, rates["eager"])
+            _turns(lambda: trained(wanted, source, device).rate, lambda: encoder("eager") or 0.0, rates["eager"])
         )
     return row, complete
 
@@ -228,7 +224,7 @@ def _turns(training: Callable[[], float], encoder: Callable[[], float], before: 
 def _given(chosen: Settings, batch: int, images: int) -> dict[str, Any]:
     """The run's settings: as a user has them, but for scores, which come between steps."""
     epochs = max(_EPOCHS, -(-chosen.steps * batch // images))
-    usual = {"batch_size": batch, "epochs": epochs, "evaluate_every": _NEVER, "scores": False}
+    usual = {"batch_size": batch, "epochs": epochs, "evaluate_every": NEVER, "scores": False}
     return {**usual, **{key: value for key, value in chosen.run.items() if key != "method"}}
 
 
@@ -245,46 +241,3 @@ def random_source(n: int, side: int, backbone: str = "resnet18") -> Source:
     images = torch.randint(0, 256, (n, 3, side, side), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     held = Held(images, torch.arange(n) % _CLASSES)
     return Source("noise", held, None, tuple(map(str, range(_CLASSES))), 3, side, (0.5,) * 3, (0.29,) * 3, backbone=backbone)
-
-
-class _Trained(NamedTuple):
-    """Samples per second, the median over the rows of a run's later half; seconds that were no steps; and its peak memory."""
-
-    rate: float
-    start: float
-    peak_mb: float | None
-
-
-def _trained(wanted: RunSettings, source: Source, device: torch.device) -> _Trained:
-    on_gpu = device.type == "cuda"
-    if on_gpu:
-        gc.collect()  # what the last size has left
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats(device)
-    given = {key: value for key, value in wanted.flat().items() if key not in ("method", "data") and value is not None}
-    with tempfile.TemporaryDirectory() as folder:
-        begin = time.perf_counter()
-        found = train(wanted.method, data=source, out=Path(folder) / "run", **given)
-        seconds = time.perf_counter() - begin
-        rows = [row for row in found.metrics if "samples_per_second" in row]
-    rate = median(row["samples_per_second"] for row in rows[len(rows) // 2 :])
-    peak = torch.cuda.max_memory_allocated(device) / 1e6 if on_gpu else None
-    timed = [(row["step"], row["samples_per_second"]) for row in rows]
-    return _Trained(rate, seconds - _stepping(timed, given["batch_size"], rate), peak)
-
-
-def _stepping(rows: Sequence[tuple[float, float]], batch: int, rate: float) -> float:
-    """Seconds of steps up to rows (step, samples per second): as they were, but those slower than the rate as at the rate.
-
-    What the first ones took more is compiling. Those that were faster count as they were, or on a busy machine more time than
-    the run took would have been steps.
-
-    >>> _stepping([(1, 10.0), (11, 100.0), (21, 200.0)], batch=10, rate=100.0)
-    1.6
-    """
-    before = (0.0, *(step for step, _ in rows))
-    return sum((step - last) * batch / max(own, rate) for (step, own), last in zip(rows, before, strict=False))
-
-
-def _unwatched(wanted: RunSettings, source: Source, device: torch.device) -> float:
-    return _trained(replace(wanted, log_every=_NEVER), replace(source, classes=()), device).rate
