@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 from typer.testing import Result as Called
 
@@ -17,6 +19,7 @@ from entrec.estimators.density import log_kernel
 from entrec.identifiability import ContentStyle, Isolation, Point, Result, Setting
 from entrec.paper import identifiability as experiment
 from entrec.paper.identifiability import QUICK, Scale, cells, grid, kept, make, render
+from entrec.paper.identifiability.figure import height, score_at
 from entrec.paper.identifiability.published import AFFINE, PERMUTATION
 
 TINY = Scale(steps=20, batch=16, width=5, dim=2, draws=5, rate=1e-3)
@@ -242,6 +245,16 @@ def test_the_table_stands_beside_the_papers(tmp_path: Path, ran: list[Any]) -> N
     assert "## Permutation" not in text
     for suffix in ("png", "svg"):
         assert (tmp_path / f"affine-curves.{suffix}").stat().st_size > 1000
+    drawn = (tmp_path / "affine-curves.svg").read_bytes()
+    render(tmp_path, ["affine"], TINY, ["command"])
+    assert (tmp_path / "affine-curves.svg").read_bytes() == drawn  # the same file from the same numbers
+
+
+@given(score=st.floats(0, 99.98))
+def test_a_score_is_as_high_as_what_it_lacks_is_small(score: float) -> None:
+    assert float(score_at(height(score))) == pytest.approx(score, abs=1e-8)
+    assert float(height(score)) == pytest.approx(-math.log10(1 - score / 100), abs=1e-9)
+    assert float(height(99.99)) == float(height(100.0)) == float(height(100.1)) > float(height(score))
 
 
 def test_seeds_that_diverged_are_counted_and_not_averaged() -> None:

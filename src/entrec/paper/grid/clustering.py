@@ -7,8 +7,9 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from entrec.paper.drawing import BLUE, GREEN, ORANGE, STYLE, save
 from entrec.paper.grid.claims import Claim, judged, over
-from entrec.paper.grid.curves import BLUE, CODES, GREEN, ORANGE, STYLE, by_epoch, draw, save
+from entrec.paper.grid.curves import CODES, by_epoch, draw
 from entrec.paper.grid.experiment import Experiment, Found, Table, Wanted
 from entrec.paper.grid.measured import Measured
 from entrec.paper.grid.presets import Preset

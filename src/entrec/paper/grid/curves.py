@@ -1,33 +1,18 @@
 """A run's numbers over training, and how they are drawn."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from statistics import fmean
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from entrec.estimators import VonMisesFisher
+from entrec.paper.drawing import GREY
 from entrec.paper.grid.measured import NOT_RUN, Measured
 from entrec.paper.grid.trials import Rows, Trials
 
-# Okabe and Ito's colours, which remain distinct to colour-blind readers.
-BLACK, BLUE, ORANGE, GREEN, GREY = "#000000", "#0072B2", "#E69F00", "#009E73", "#888888"
-STYLE: dict[Any, Any] = {
-    "font.size": 8.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.25,
-    "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "axes.titlesize": 9,
-    "svg.hashsalt": "entrec",  # the same file from the same numbers
-}
 KNN = "online kNN, held out (%)"
 CODES = {"dino": "codes", "swav": "prototypes", "deepcluster": "clusters"}
 
@@ -105,22 +90,3 @@ def say_why_empty(axis: Axes, trials: Iterable[Trials]) -> None:
     """In a panel that nothing of these is drawn in, which otherwise looks as if it were broken."""
     said = "failed" if any(x.failures for x in trials) else NOT_RUN
     axis.text(0.5, 0.5, said, transform=axis.transAxes, ha="center", va="center", color=GREY)
-
-
-def save(figure: Figure, path: Path) -> list[Path]:
-    """As PNG and SVG."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    paths = [path.with_suffix(suffix) for suffix in (".png", ".svg")]
-    figure.savefig(paths[0], dpi=200)
-    figure.savefig(paths[1], metadata={"Date": None})
-    return paths
-
-
-def legend_of(figure: Figure, axes: Sequence[Axes], columns: int = 4) -> None:
-    """One legend above all panels, each label once."""
-    found: dict[str, Any] = {}
-    for axis in axes:
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    if found:
-        figure.legend(list(found.values()), list(found), loc="outside upper center", ncols=columns)

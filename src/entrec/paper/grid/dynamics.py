@@ -9,26 +9,10 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from entrec.lens.verdict import FAILURES, HOPELESS
+from entrec.paper.drawing import BLACK, BLUE, GREEN, GREY, ORANGE, STYLE, legend_of, save
 from entrec.paper.grid.claims import Claim, Part, State, at_most, both, either, judged, over
 from entrec.paper.grid.collapse import collapses, more_accurate
-from entrec.paper.grid.curves import (
-    BLACK,
-    BLUE,
-    GREEN,
-    GREY,
-    KNN,
-    ORANGE,
-    STYLE,
-    draw,
-    floor,
-    has_codes,
-    last,
-    legend_of,
-    looks,
-    rise,
-    save,
-    say_why_empty,
-)
+from entrec.paper.grid.curves import KNN, draw, floor, has_codes, last, looks, rise, say_why_empty
 from entrec.paper.grid.experiment import Experiment, Found, Table, Wanted
 from entrec.paper.grid.measured import Measured
 from entrec.paper.grid.presets import SMALL, Preset

@@ -6,8 +6,9 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from entrec.paper.drawing import BLACK, BLUE, ORANGE, STYLE, save
 from entrec.paper.grid.claims import Claim, alike
-from entrec.paper.grid.curves import BLACK, BLUE, KNN, ORANGE, STYLE, draw, looks, save, say_why_empty
+from entrec.paper.grid.curves import KNN, draw, looks, say_why_empty
 from entrec.paper.grid.experiment import Experiment, Found, Table, Wanted
 from entrec.paper.grid.presets import SMALL, Preset
 from entrec.paper.grid.published import DINO

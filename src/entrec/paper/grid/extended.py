@@ -6,8 +6,8 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from entrec.paper.drawing import BLACK, BLUE, STYLE, save
 from entrec.paper.grid.claims import Claim, above
-from entrec.paper.grid.curves import BLACK, BLUE, STYLE, save
 from entrec.paper.grid.experiment import Experiment, Found, Table, Wanted
 from entrec.paper.grid.presets import SMALL, Preset
 from entrec.paper.grid.published import EXTENDED

@@ -6,9 +6,10 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from entrec.paper.drawing import BLUE, GREY, ORANGE, STYLE, legend_of, save
 from entrec.paper.grid import information
 from entrec.paper.grid.claims import Claim, Part, at_most, both, judged, over
-from entrec.paper.grid.curves import BLUE, GREY, ORANGE, STYLE, draw, has_codes, legend_of, looks, save, say_why_empty
+from entrec.paper.grid.curves import draw, has_codes, looks, say_why_empty
 from entrec.paper.grid.experiment import Experiment, Found, Table, Wanted
 from entrec.paper.grid.measured import Measured
 from entrec.paper.grid.presets import Preset

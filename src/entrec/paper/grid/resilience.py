@@ -7,8 +7,9 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from entrec.paper.drawing import BLACK, BLUE, STYLE, legend_of, save
 from entrec.paper.grid.claims import Claim, Part, State, at_most, judged, smaller_drop
-from entrec.paper.grid.curves import BLACK, BLUE, STYLE, legend_of, save, say_why_empty
+from entrec.paper.grid.curves import say_why_empty
 from entrec.paper.grid.experiment import Experiment, Found, Table, Wanted
 from entrec.paper.grid.measured import Measured
 from entrec.paper.grid.presets import LOW_EMA, SMALL, Preset

@@ -7,9 +7,10 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from entrec.lens.verdict import HOPELESS
+from entrec.paper.drawing import STYLE, save
 from entrec.paper.grid.claims import Claim, above
 from entrec.paper.grid.collapse import lens_says, more_accurate
-from entrec.paper.grid.curves import KNN, STYLE, draw, floor, looks, rise, save
+from entrec.paper.grid.curves import KNN, draw, floor, looks, rise
 from entrec.paper.grid.experiment import Experiment, Found, Table, Wanted
 from entrec.paper.grid.presets import Preset
 from entrec.paper.grid.setting import Setting

@@ -7,7 +7,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from entrec.paper.grid.curves import BLACK, BLUE, GREY, STYLE, legend_of, looks, save
+from entrec.paper.drawing import BLACK, BLUE, GREY, STYLE, legend_of, save
+from entrec.paper.grid.curves import looks
 from entrec.paper.grid.trials import Rows
 
 _Panel = tuple[float, Sequence[Rows], Sequence[Rows]]  # lightly's best, our runs' rows, and those of ER
