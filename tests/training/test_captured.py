@@ -1,8 +1,6 @@
 """Steps as CUDA graphs: the same numbers as without, to the last bit where the kernels are the same."""
 
-import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,42 +8,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from entrec.data import Held, Source
 from entrec.methods import BYOL, METHODS, Step
-from entrec.training import train as train_module
 from entrec.training.captured import Captured
 from entrec.training.loop import Loop
 from entrec.training.run import Run
-from tests.training.tiny import classes, every_tensor, folder_of_files, pixels, quick, rows, stopped_before
+from tests.training.tiny import every_tensor, folder_of_files, quick, rows, stopped_before
 
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before the first product: without it sums have no fixed order
 pytestmark = [
     pytest.mark.gpu,
+    pytest.mark.usefixtures("in_a_fixed_order"),
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 LONGER = {"device": "cuda", "precision": "32", "epochs": 6}
-
-
-@pytest.fixture(autouse=True)
-def _in_a_fixed_order() -> Iterator[None]:
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.backends.cudnn.benchmark = False
-    yield
-    torch.use_deterministic_algorithms(False)
-
-
-@pytest.fixture
-def loops(monkeypatch: pytest.MonkeyPatch) -> list[Loop]:
-    """The loops of the runs to come."""
-    seen: list[Loop] = []
-
-    class Watched(Loop):
-        def __init__(self, *args: Any) -> None:
-            super().__init__(*args)
-            seen.append(self)
-
-    monkeypatch.setattr(train_module, "Loop", Watched)
-    return seen
 
 
 def captured(loop: Loop) -> Captured[Any]:
@@ -122,35 +96,6 @@ def test_a_step_that_waits_for_the_device_runs_as_it_is_and_is_named(
     assert "test_captured.py" in captured(loops[0]).refused
     assert captured(loops[0])._graphs == {}
     assert equal(*map(every_tensor, runs)) == []
-
-
-# Training magnifies what is rounded: SimCLR's losses of 16 images, at the usual rate, a hundredfold in 20 steps (on a CPU, its
-# weights moved by 1e-7), to 2.8e-4 on a GPU. Four times the images and a tenth of the rate tell more of the kernels.
-@pytest.mark.parametrize(("method", "images", "rate"), [("byol", 48, 0.3), ("simclr", 192, 0.03)])
-def test_a_compiled_captured_run_is_close_to_the_plain_one(
-    method: str, images: int, rate: float, tmp_path: Path, loops: list[Loop], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # else convolutions round to ten bits, each in its own way
-    # At 32 pixels BatchNorm's last statistics are of 256 numbers; at 8 they are of 16, and magnify what was rounded.
-    held = Held(pixels(images, side=32), classes(images))
-    data = Source("colours", held, held, ("red", "green", "blue"), 3, 32, (0.4,) * 3, (0.25,) * 3, backbone="resnet18")
-    given = {**LONGER, "epochs": 7, "backbone": "resnet18", "batch_size": images // 3, "rate": rate}  # 21 steps
-    plain = quick(method, tmp_path / "plain", data, capture=False, compile=False, **given)
-    compiled = quick(method, tmp_path / "compiled", data, compile=True, **given)
-    assert [loop.update.compiles for loop in loops] == [False, True]
-    assert captured(loops[1])._graphs
-    a, b = (torch.tensor([row["loss"] for row in run.metrics if "loss" in row]) for run in (plain, compiled))
-    assert len(a) == 21
-    assert distance(a, b) < 1e-4
-    # Of what was learnt: from where it began, all the way of 21 steps is a hundredth of the weights' own length.
-    learnt, again = (every_tensor(run) for run in (plain, compiled))
-    weights = [name for name, x in learnt.items() if "/method/" in name and isinstance(x, Tensor) and x.is_floating_point()]
-    assert distance(*(torch.cat([x[name].flatten() for name in weights]) for x in (learnt, again))) < 1e-4
-
-
-def distance(a: Tensor, b: Tensor) -> float:
-    """Of b from a, in parts of a's length."""
-    return float((a.double() - b.double()).norm() / a.double().norm())
 
 
 def test_what_changes_between_calls_is_read_anew() -> None:
