@@ -73,6 +73,44 @@ def test_a_damaged_file_is_named(damaged: bytes, tmp_path: Path) -> None:
         checkpoint.load(tmp_path / "last.ckpt")
 
 
+def test_one_that_is_damaged_anywhere_is_named_in_few_words(tmp_path: Path) -> None:
+    path = tmp_path / "last.ckpt"
+    checkpoint.save(path, content(3))
+    whole = path.read_bytes()
+    cut = [whole[:size] for size in range(0, len(whole), max(1, len(whole) // 60))]
+    flipped = [whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :] for at in range(0, min(len(whole), 3000), 50)]
+    said = []
+    for damaged in (*cut, *flipped):
+        path.write_bytes(damaged)
+        try:
+            checkpoint.load(path)  # where a byte says nothing that matters
+        except ValueError as error:
+            said.append(str(error))
+    assert len(said) > len(cut)
+    for text in said:
+        assert text.startswith(f"{path} is no checkpoint of entrec's, or ")
+        assert len(text.removeprefix(str(path))) < 250
+        assert "weights_only" not in text
+
+
+@pytest.mark.parametrize("part", ["config", "facts", "parts", "place", "history"])
+def test_one_that_lacks_a_part_is_named(part: str, tmp_path: Path) -> None:
+    path = tmp_path / "last.ckpt"
+    checkpoint.save(path, content(3))
+    held = torch.load(path, weights_only=True)
+    del held[part]
+    torch.save(held, path)
+    with pytest.raises(ValueError, match=rf"last\.ckpt is no checkpoint of entrec's, or is damaged: .*'{part}'"):
+        checkpoint.load(path)
+
+
+def test_whole_models_are_refused_without_advice_to_read_them_all_the_same(tmp_path: Path) -> None:
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "last.ckpt")
+    with pytest.raises(ValueError, match="it holds Python objects") as said:
+        checkpoint.load(tmp_path / "last.ckpt")
+    assert "weights_only" not in str(said.value)
+
+
 def test_a_missing_one_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"there is no checkpoint .*last\.ckpt"):
         checkpoint.load(tmp_path / "last.ckpt")

@@ -119,14 +119,14 @@ def stopped_before(step: int) -> Iterator[None]:
             yield
 
 
-def every_tensor(run: Run) -> dict[str, Any]:
-    """All that the last checkpoint holds, by name."""
-    return dict(_leaves("", checkpoint.load(run.checkpoint)._asdict()))
+def every_tensor(run: Run, best: bool = False) -> dict[str, Any]:
+    """All that the last checkpoint holds, or the best, by name."""
+    return dict(_leaves("", checkpoint.load(run.best if best else run.checkpoint)._asdict()))
 
 
-def different(one: Run, other: Run) -> list[str]:
+def different(one: Run, other: Run, best: bool = False) -> list[str]:
     """The names of what is not bit for bit the same in the checkpoints of two runs, but for what the clock said."""
-    a, b = every_tensor(one), every_tensor(other)
+    a, b = (every_tensor(run, best) for run in (one, other))
     keys = (a.keys() | b.keys()) - {"/history/0"}
     return [key for key in keys if key not in a or key not in b or not _same(a[key], b[key])]
 

@@ -1,7 +1,6 @@
 """Where an experiment is, in a file: one that was stopped goes on from there, and ends as if it had not been."""
 
 import math
-import pickle
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +11,7 @@ from torch import Generator
 
 from entrec.files import appearing
 from entrec.identifiability.experiment import Experiment
+from entrec.unpickling import UnreadableError, load_plain
 
 FORMAT = 1
 Curve = list[tuple[Any, ...]]  # of points, each of which begins with its step and its loss
@@ -69,8 +69,8 @@ def _read(path: Path) -> dict[str, Any]:
     """Nothing but tensors and plain values is unpickled."""
     wanted = {"format", "setting", "experiment", "judge", "curve"}
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError) as error:
+        found = load_plain(path)
+    except UnreadableError as error:
         raise ValueError(f"{path} is no unfinished experiment, or is damaged: remove it to begin anew ({error})") from error
     if not isinstance(found, dict) or found.keys() != wanted or found["format"] != FORMAT:
         raise ValueError(f"{path} is no unfinished experiment, or one of another version: remove it to begin anew")

@@ -1,8 +1,6 @@
 """Embeddings from anywhere: .npy, .pt, .safetensors and .csv files, and what is wrong with them."""
 
 import csv
-import pickle
-import struct
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any, NamedTuple
@@ -11,6 +9,8 @@ from zipfile import BadZipFile
 import numpy as np
 import torch
 from torch import Tensor
+
+from entrec.unpickling import HoldsObjectsError, UnreadableError, load_plain
 
 _NO_NUMBERS = ("", "na", "n/a", "null", "none")
 _NO_DIMENSIONS = ("id", "index", "label", "class", "target", "row")
@@ -128,15 +128,11 @@ def _numpy(path: Path) -> Tensor:
 
 def _torch(path: Path) -> Any:
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise ValueError(
-            f"{path} is damaged, or holds Python objects, which only running its code could read, and that is refused: save "
-            "the tensor alone, torch.save(z, file)"
-        ) from error
-    except (RuntimeError, EOFError, OSError, ValueError, LookupError, AssertionError, AttributeError, struct.error) as error:
-        why = str(error).splitlines() or [type(error).__name__]
-        raise ValueError(f"{path} is no file of torch.save's, or damaged: {why[0]}") from error
+        return load_plain(path)
+    except HoldsObjectsError as error:
+        raise ValueError(f"{path} is damaged, or {error}: save the tensor alone, torch.save(z, file)") from error
+    except UnreadableError as error:
+        raise ValueError(f"{path} is no file of torch.save's, or damaged: {error}") from error
 
 
 def load_safetensors(path: Path) -> dict[str, Tensor]:

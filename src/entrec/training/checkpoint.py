@@ -1,12 +1,12 @@
 """Everything that the next step reads, in one file that is there whole or not at all."""
 
-import pickle
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
 from entrec.files import appearing
+from entrec.unpickling import UnreadableError, load_plain
 
 FORMAT = 2
 
@@ -66,10 +66,13 @@ def load(path: Path) -> Content:
     if not path.is_file():
         raise FileNotFoundError(f"there is no checkpoint {path}")
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        content = load_plain(path)
+    except UnreadableError as error:
         raise ValueError(f"{path} is no checkpoint of entrec's, or is damaged: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f"{path} is no checkpoint of entrec's, or of another version of it (format {FORMAT} is wanted)")
-    config, facts, parts = content["config"], content["facts"], content["parts"]
-    return Content(Place(*content["place"]), config, facts, parts, History(*content["history"]))
+    try:
+        config, facts, parts = content["config"], content["facts"], content["parts"]
+        return Content(Place(*content["place"]), config, facts, parts, History(*content["history"]))
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{path} is no checkpoint of entrec's, or is damaged: parts of one are missing ({error})") from error

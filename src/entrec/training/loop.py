@@ -69,6 +69,7 @@ class Loop:
         self.skipped |= set(history.skipped)
         self.seconds = history.seconds
         self.looks.noted = list(history.looks)
+        self._keep_the_best()  # between whose checkpoint and its copy the run may have been killed
 
     def elapsed(self) -> float:
         """Seconds that the run has taken, over all its sittings."""
@@ -109,7 +110,11 @@ class Loop:
     def end_epoch(self) -> None:
         """Write the epoch's checkpoint, and keep it where it is the best."""
         self.save()  # after the epoch's score was written: what a checkpoint has behind it is never written again
-        newest = self.looks.newest_is_best and self.looks.noted[-1][0] == self.place.epoch
+        self._keep_the_best()
+
+    def _keep_the_best(self) -> None:
+        """Copy the last checkpoint where it is of the look with the highest bound, if that is to be kept."""
+        newest = self.looks.newest_is_best and self.place.batch == 0 and self.looks.noted[-1][0] == self.place.epoch
         if self.fabric.is_global_zero and self.settings.keep == "best-er" and newest:
             with appearing(self.run.best) as unfinished:
                 shutil.copyfile(self.run.checkpoint, unfinished)

@@ -99,7 +99,6 @@ def _train(
     shown = console if fabric.is_global_zero else None
     source = _opened(wanted, data, fabric)
     parts = assemble(wanted, source)
-    every = parts.settings.evaluate_every or 1
     check_fit(parts, fabric.world_size)
     loop = Loop(fabric, parts, run)
     if resume:
@@ -111,22 +110,28 @@ def _train(
         tell(notice, shown, warns=fabric.is_global_zero)
     log = Log(run.folder, loop.total, loop.place.step, shown, wanted.wandb) if fabric.is_global_zero else None
     try:
-        for epoch in _epochs(loop, log):
-            if log is not None and ((epoch + 1) % every == 0 or epoch >= wanted.epochs - wanted.evaluate_last):
-                epoch_row(loop, log, epoch)
-            # The others must not enter the next step's collectives, which time out, before the first rank has its score.
-            fabric.barrier()
-            why = fabric.broadcast(_reason_to_stop(loop)) if wanted.on_collapse == "stop" or wanted.patience else ""
-            if why:
-                loop.end_epoch()
-                tell(f"warning: stopped after {epoch + 1} epochs, as {why}", shown, warns=fabric.is_global_zero)
-                break
+        if not _ends_here(loop, shown):  # as an earlier sitting may have seen, and been killed before it had finished
+            _train_on(loop, log, shown)
     finally:
         if log is not None:
             log.close()
     if fabric.is_global_zero:
         finish(loop, shown)  # no barrier behind it: scores of a large data set take longer than a collective may
     return run
+
+
+def _train_on(loop: Loop, log: Log | None, shown: Console | None) -> None:
+    """To the last epoch, or to where the run ends before it."""
+    wanted = loop.settings
+    every = wanted.evaluate_every or 1
+    for epoch in _epochs(loop, log):
+        if log is not None and ((epoch + 1) % every == 0 or epoch >= wanted.epochs - wanted.evaluate_last):
+            epoch_row(loop, log, epoch)
+        # The others must not enter the next step's collectives, which time out, before the first rank has its score.
+        loop.fabric.barrier()
+        if _ends_here(loop, shown):
+            loop.end_epoch()
+            break
 
 
 def _epochs(loop: Loop, log: Log | None) -> Iterator[int]:
@@ -137,6 +142,17 @@ def _epochs(loop: Loop, log: Log | None) -> Iterator[int]:
         if loop.fabric.is_global_zero:
             finish_diverged(loop)
         raise
+
+
+def _ends_here(loop: Loop, shown: Console | None) -> bool:
+    """Whether the run ends at this epoch's end, before its last; all processes hear it, and the user why."""
+    fabric, wanted, place = loop.fabric, loop.settings, loop.place
+    if place.batch > 0 or not (wanted.on_collapse == "stop" or wanted.patience):
+        return False
+    why: str = fabric.broadcast(_reason_to_stop(loop))
+    if why:
+        tell(f"warning: stopped after {place.epoch} epochs, as {why}", shown, warns=fabric.is_global_zero)
+    return bool(why)
 
 
 def _reason_to_stop(loop: Loop) -> str:
