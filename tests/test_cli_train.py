@@ -87,6 +87,13 @@ def test_short_words_for_what_the_paper_changes(
         (["byol", "--batch-size", "1000"], "batch_size 1000 is larger than the data set, which has 48 images"),
         (["byol", "--device", "cuda"], "needs a GPU that PyTorch can use, and there is none; device='cpu' works"),
         (["byol", "--set", "epoch=3"], "there is no option 'epoch'; did you mean 'epochs'?"),
+        (["byol", "--data", ""], "got an empty word"),
+        (["byol", "--ema", "0.5", "--no-ema"], "--ema 0.5 and --no-ema exclude each other"),
+        (["byol", "--set", "out=zz"], "out is no setting of a run; --out says it"),
+        (["byol", "--set", "resume=true"], "resume is no setting of a run; --resume says it"),
+        (["byol", "--set", "method=moco"], "method is no setting of a run; the first word after `entrec train` says it"),
+        (["byol", "--weight", "inf"], "weight must be at least 0 and finite, got inf"),
+        (["moco", "--set", "queue=0"], "queue must be at least 1, got 0"),
         (["byol", "--set", "epochs"], "--set takes KEY=VALUE, got 'epochs'"),
         (["byol", "--set", "epochs=["], "epochs"),
         (["byol", "--epochs", "0"], "epochs must be at least 1, got 0"),
@@ -106,6 +113,13 @@ def test_bad_input_is_one_message_and_exit_status_2(
     assert complaint in said(result)
     assert "Traceback" not in result.output
     assert not (tmp_path / "run").exists()
+
+
+def test_a_config_that_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_bytes("größe: 2\n".encode("latin-1"))
+    result = entrec("train", "byol", "--config", tmp_path / "mine.yaml", "--out", tmp_path / "run")
+    assert result.exit_code == 2
+    assert "mine.yaml is not YAML" in said(result)
 
 
 def test_a_config_with_an_unknown_key_is_refused(tmp_path: Path) -> None:

@@ -112,8 +112,13 @@ def test_an_unknown_name_is_told_its_nearest() -> None:
         build_backbone("rsenet18")
     with pytest.raises(ValueError, match=r"no backbone 'tinny'; the nearest names are .*\btiny\b"):
         build_backbone("tinny")
-    with pytest.raises(ValueError, match=r"no backbone 'torchvision/squeezenet1_0'"):  # has no features
-        build_backbone("torchvision/squeezenet1_0")
+    for name in ("torchvision/squeezenet1_0", "torchvision/googlenet"):
+        with pytest.raises(
+            ValueError, match=rf"torchvision's {name.partition('/')[2]} cannot be an encoder: it gives no features"
+        ):
+            build_backbone(name)
+    with pytest.raises(ValueError, match=r"no backbone 'torchvision/resnet81'; the nearest names are resnet18"):
+        build_backbone("torchvision/resnet81")
     with pytest.raises(ValueError, match=r"no backbone 'timm/mnasnet0_5'"):
         build_backbone("timm/mnasnet0_5")
     with pytest.raises(ValueError, match=r"got 'hub/resnet18'"):

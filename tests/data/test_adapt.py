@@ -132,6 +132,12 @@ class Stream(IterableDataset[Tensor]):
         (Items("a.png"), TypeError, "got str"),
         (Items(PIXELS, PIXELS[:2]), ValueError, "item 1 of the data set: images must have 3 channels"),
         (Items((PIXELS, PIXELS), (PIXELS, PIXELS, PIXELS)), ValueError, "item 1 has 3 views, and the first item 2"),
+        (
+            Items((PIXELS, 0), (PIXELS, 3), classes=["a", "b"]),
+            ValueError,
+            "Items has a label 3, but its .*names 2, of the labels 0 to 1",
+        ),
+        ("", ValueError, "a folder or archive, got an empty word"),
         (3, TypeError, "data must be a name, a path, a Dataset, a pair of them or a Source, got int"),
     ],
 )

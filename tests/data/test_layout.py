@@ -35,8 +35,8 @@ def test_labels_that_are_not_there_are_an_error(names: list[str]) -> None:
         layout(names, labels=True)
 
 
-@pytest.mark.parametrize("train", ["train", "training"])
-@pytest.mark.parametrize("held_out", ["test", "val", "validation"])
+@pytest.mark.parametrize("train", ["train", "training", "Train"])
+@pytest.mark.parametrize("held_out", ["test", "testing", "val", "valid", "validation", "VAL"])
 def test_splits_have_several_names(train: str, held_out: str) -> None:
     assert places([f"{held_out}/a.png", f"{train}/b.png", f"{train}/c.png"]) == ([1, 2], [0])
 

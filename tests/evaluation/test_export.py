@@ -161,7 +161,11 @@ WRONG: dict[str, tuple[Callable[[Backbone], dict[str, Any]], type[Exception], st
     "other features": (lambda b: {"lines": other_lines(b)}, ValueError, "features differ from the module's by up to"),
     "other network": (lambda b: {"lines": build_backbone("resnet10t").lines}, RuntimeError, "Missing key"),
     "no network": (lambda b: {"lines": ("import torch",)}, ValueError, "lines must build the encoder as `model = ...`"),
-    "NaN": (lambda b: {"reference_images": IMAGES * float("nan")}, ValueError, "features differ"),
+    "NaN": (
+        lambda b: {"reference_images": IMAGES * float("nan")},
+        ValueError,
+        "3 of the 3 rows of features are NaN or infinite",
+    ),
     "levels": (lambda b: {"mean": [0.5], "std": [0.2]}, ValueError, r"a number for each of 3 channels, got \[0.5\]"),
     "who": (lambda b: {"who": "both"}, ValueError, "who must be one of 'student', 'teacher', got 'both'"),
 }

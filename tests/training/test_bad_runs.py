@@ -4,6 +4,7 @@ import io
 import re
 import tarfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 import entrec
-from entrec.data import CorruptImage
+from entrec.data import CorruptImage, Held
 from entrec.methods import SimCLR
 from entrec.training import checkpoint
+from entrec.training.assemble import assemble
 from entrec.training.loop import DivergedError
 from entrec.training.run import Run
+from entrec.training.settings import settings
 from tests.training.tiny import (
     COMMON,
     IMAGES,
@@ -61,6 +64,12 @@ def test_what_does_not_exist_is_named_and_nothing_is_written(
     with pytest.raises((ValueError, FileNotFoundError), match=words):
         entrec.train(method, out=tmp_path / "run", **{"data": source(), **COMMON, **given})
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("images", "clusters"), [(48, 4), (10, 2)])
+def test_few_images_get_few_clusters(images: int, clusters: int) -> None:
+    few = replace(source(), train=Held(pixels(images), classes(images)))
+    assert assemble(settings("deepcluster", {"backbone": "tiny"}), few).settings.options["clusters"] == clusters
 
 
 def test_a_folder_without_images_is_named(tmp_path: Path) -> None:

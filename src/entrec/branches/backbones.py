@@ -215,9 +215,16 @@ def _find(name: str) -> tuple[Origin, str]:
 
     if prefix != "torchvision" and timm.is_model(bare):
         return "timm", bare
-    if prefix != "timm" and bare in _torchvision_names():
+    theirs = _torchvision_names()
+    if prefix != "timm" and bare in theirs:
+        if bare.startswith(_NO_FEATURES):
+            raise ValueError(
+                f"torchvision's {bare} cannot be an encoder: it gives no features before a last linear layer, or several "
+                "things at once in training; choose another backbone"
+            )
         return "torchvision", bare
-    known = ["tiny", *timm.list_models(), *_torchvision_names()]
+    theirs = [name for name in theirs if not name.startswith(_NO_FEATURES)]
+    known = theirs if prefix == "torchvision" else ["tiny", *timm.list_models(), *theirs]
     near = list(dict.fromkeys(difflib.get_close_matches(bare, known, n=5, cutoff=0.5)))
     hint = f"the nearest names are {', '.join(near)}" if near else "timm.list_models() lists the names"
     raise ValueError(f"there is no backbone {name!r}; {hint}")
@@ -226,4 +233,4 @@ def _find(name: str) -> tuple[Origin, str]:
 def _torchvision_names() -> list[str]:
     from torchvision import models
 
-    return [name for name in models.list_models(module=models) if not name.startswith(_NO_FEATURES)]
+    return list(models.list_models(module=models))

@@ -8,6 +8,11 @@ import yaml
 
 from entrec.cli.edge import console, fail, failing_clearly
 
+_NO_SETTINGS = {
+    "method": "the first word after `entrec train`", "config": "--config", "data": "--data", "out": "--out",
+    "overwrite": "--overwrite", "resume": "--resume", "console": "the terminal",
+}  # fmt: skip
+
 _NAMES = "simclr, cmc, ir, moco, deepcluster, swav, byol or dino"
 
 
@@ -109,10 +114,12 @@ def train(
         "compile": compile, "keep": keep, "patience": patience, "on_collapse": on_collapse, "preset": preset,
     }  # fmt: skip
     given = {key: value for key, value in given.items() if value is not None}
+    if no_ema and ema is not None:
+        fail(f"--ema {ema:g} and --no-ema exclude each other")
     given |= {key: True for key, on in (("er", er), ("strict", strict)) if on}
     given |= {"ema": None} if no_ema else {}
     given |= {"centring": False} if no_centring else {}
-    given |= dict(_parsed(text) for text in setting or ())
+    given |= dict(map(_setting, setting or ()))
     with failing_clearly():
         from entrec.training.train import train as run
 
@@ -132,11 +139,15 @@ def demo(
         run(out, console, epochs, overwrite)
 
 
-def _parsed(text: str) -> tuple[str, Any]:
+def _setting(text: str) -> tuple[str, Any]:
+    """What --set gives."""
     key, equals, value = text.partition("=")
+    key = key.strip().replace("-", "_")
     if not equals or not key:
         fail(f"--set takes KEY=VALUE, got {text!r}")
+    if key in _NO_SETTINGS:
+        fail(f"--set {text}: {key} is no setting of a run; {_NO_SETTINGS[key]} says it")
     try:
-        return key.strip().replace("-", "_"), yaml.safe_load(value)
+        return key, yaml.safe_load(value)
     except yaml.YAMLError:
         fail(f"--set {key}=... must have a value that YAML can read, got {value!r}")

@@ -51,7 +51,7 @@ class _Sample(NamedTuple):
 
     sizes: list[Size]  # of the first views
     views: tuple[ViewFacts, ...]
-    labelled: bool  # whether any item has a label
+    largest: int  # label; -1 where no item has one
 
 
 def open_dataset(dataset: Dataset[Any], *, image_size: int | None = None, labels: bool | None = None) -> Source:
@@ -63,11 +63,16 @@ def open_dataset(dataset: Dataset[Any], *, image_size: int | None = None, labels
     """
     check_map_style(dataset)
     adapted, name = Adapted(dataset), type(dataset).__name__
-    sizes, (first, *others), labelled = _looked_at(adapted)
-    if labels and not labelled:
+    sizes, (first, *others), largest = _looked_at(adapted)
+    if labels and largest < 0:
         raise ValueError(f"labels=True, but no label in {len(sizes)} items of {name}; its items may be {_WANTED}")
-    adapted.labels = labelled if labels is None else labels
+    adapted.labels = largest >= 0 if labels is None else labels
     classes = class_names(dataset) if adapted.labels else ()
+    if adapted.labels and largest >= len(classes):
+        raise ValueError(
+            f"{name} has a label {largest}, but its attribute `classes` names {len(classes)}, of the labels 0 to "
+            f"{len(classes) - 1}: name them all, or say labels=False to do without"
+        )
     size = small_size(sizes)
     side = image_size or (view_side(sizes) if size is None else min(size))
     return Source(
@@ -99,7 +104,7 @@ def _looked_at(adapted: Adapted) -> _Sample:
     """Measure an even sample, image by image: large ones would not fit into memory together."""
     sums = [PixelSums(channels) for channels in adapted.channels]
     sizes: list[Size] = []
-    labelled = False
+    largest = -1
     for place in sampled(len(adapted)):
         image, label = adapted[place]
         views = image if isinstance(image, tuple) else (image,)
@@ -107,9 +112,9 @@ def _looked_at(adapted: Adapted) -> _Sample:
             of_view.add(view[None])
         height, width = views[0].shape[1:]
         sizes.append((height, width))
-        labelled = labelled or label >= 0
+        largest = max(largest, label)
     facts = [ViewFacts(channels, *of_view.moments()) for channels, of_view in zip(adapted.channels, sums, strict=True)]
-    return _Sample(sizes, tuple(facts), labelled)
+    return _Sample(sizes, tuple(facts), largest)
 
 
 def channels_of(item: Any) -> tuple[int, ...]:

@@ -6,7 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-_SPLIT_OF = {"train": "train", "training": "train", "test": "test", "val": "val", "validation": "val"}
+_SPLIT_OF = {
+    "train": "train", "training": "train", "test": "test", "testing": "test", "val": "val", "valid": "val", "validation": "val",
+}  # fmt: skip
 _HELD_OUT = ("test", "val")
 _MANY = 5000  # sub-folders above this number are rather one per person, day or product than one per class
 
@@ -30,12 +32,12 @@ class Layout(NamedTuple):
 def layout(names: Sequence[str], labels: bool | None = None) -> Layout:
     """Splits and labels of images from their paths inside a folder, parts separated by `/`.
 
-    With a folder `train` (or `training`), that is the training split, and `test` (or else `val`, `validation`) is held out;
-    anything beside them is left out. Without, all is for training; and so it is where `train` stands among folders of other
-    names and no held-out one, for then it is a class. A split's own sub-folders are its classes where there are at least two,
-    at most 5,000, and no image lies beside them (`labels=None`), or where that is insisted on (`True`: one is enough), and
-    never with `False`. Held-out images outside folders of these classes are an error with `True`; with `None`, all held-out
-    images are then without labels, and a notice says so.
+    With a folder `train` (or `training`), that is the training split, and `test` (or `testing`, or else `val`, `valid`,
+    `validation`) is held out, in capitals or not; anything beside them is left out. Without, all is for training; and so it is
+    where `train` stands among folders of other names and no held-out one, for then it is a class. A split's own sub-folders are
+    its classes where there are at least two, at most 5,000, and no image lies beside them (`labels=None`), or where that is
+    insisted on (`True`: one is enough), and never with `False`. Held-out images outside folders of these classes are an error
+    with `True`; with `None`, all held-out images are then without labels, and a notice says so.
 
     Example:
         >>> layout(["test/cat/1.png", "train/cat/2.png", "train/dog/3.png"])
@@ -66,11 +68,11 @@ def _folder(name: str, depth: int) -> str | None:
 
 def _splits(tops: list[str | None]) -> dict[str, list[int]]:
     """The places of images by the split whose folder they are in; `{}` where the folders at the top are no splits."""
-    there = {top for top in tops if top is not None}
-    found = {_SPLIT_OF[top] for top in there if top in _SPLIT_OF}
-    if "train" not in found or (len(found) == 1 and not there <= _SPLIT_OF.keys()):
+    split_of = {top: _SPLIT_OF.get(top.lower()) for top in tops if top is not None}
+    found = {split for split in split_of.values() if split is not None}
+    if "train" not in found or (len(found) == 1 and None in split_of.values()):
         return {}
-    return {split: [i for i, top in enumerate(tops) if top is not None and _SPLIT_OF.get(top) == split] for split in found}
+    return {split: [i for i, top in enumerate(tops) if top is not None and split_of[top] == split] for split in found}
 
 
 def _classes(

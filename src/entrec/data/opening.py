@@ -49,6 +49,8 @@ def open_source(
         checks.whole("image_size", image_size, 8)
     if channels is not None:
         checks.whole("channels", channels, 1)
+    if data == "":  # as a variable of a shell is that was not set; as a path it would be the folder that one is in
+        raise ValueError(f"data must be one of {', '.join(NAMES)}, or a folder or archive, got an empty word")
     if isinstance(data, str | Path) and data not in NAMES:
         return _open_path(data, image_size, labels, strict, channels)
     if isinstance(data, str):

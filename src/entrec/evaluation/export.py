@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import entrec
 from entrec import checks
-from entrec.evaluation.features import evaluating
+from entrec.evaluation.features import Features, evaluating, require_numbers
 from entrec.evaluation.transform import check_transform, transform_lines
 from entrec.files import appearing, refuse_existing
 from entrec.views.augment import Augment, Plain
@@ -163,6 +163,7 @@ def _check_features(module: nn.Module, rebuilt: nn.Module, images: Tensor) -> No
     rebuilt.to(images.device)
     with evaluating(module):
         wanted = module(images)
+    require_numbers(Features(wanted, torch.full((len(wanted),), -1)), module)
     difference, largest = (rebuilt(images) - wanted).abs().max(), wanted.abs().max()
     if not difference <= _ROUNDING * largest:  # nor may either be NaN
         raise ValueError(

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from entrec import checks
 from entrec.branches.ema import Teacher
 from entrec.branches.heads import mlp
 from entrec.branches.queue import Queue
@@ -62,6 +63,8 @@ class MoCo(nn.Module):
         if self.teacher is not None:
             interleave_splits(self.teacher)
         self.ema, self.symmetric, self.with_er = options.ema, options.symmetric, er
+        if not er:
+            checks.whole("queue", options.queue, 1)
         self.queue = None if er else Queue(options.queue, options.dim)
         self.er = ContinuousER(options.kappa, options.estimator, options.weight, gather)
         self.loss = MemoryBankLoss(options.temperature, validate=False)

@@ -62,8 +62,9 @@ def assemble(settings: Settings, source: Source) -> Parts:
     size, network = settings.image_size or source.image_size, settings.backbone or source.backbone
     torch.manual_seed(seed_of(settings.seed, 0))
     backbone = build_backbone(network, source.channels, size)
-    options = replace(_defaults(settings, network, backbone.width, size), **_given(settings, source))
-    further: dict[str, Any] = {"images": len(source.train)} if entry.per_image else {}  # type: ignore[arg-type]
+    images = len(source.train)  # type: ignore[arg-type]
+    options = replace(_defaults(settings, network, backbone.width, size, images), **_given(settings, source))
+    further: dict[str, Any] = {"images": images} if entry.per_image else {}
     further |= _encoders(network, size, source, options)
     method = entry.build(backbone.module, backbone.width, options, settings.er, settings.gather, **further)
     name, views = _recipe(settings, source, options, backbone, size)
@@ -72,7 +73,7 @@ def assemble(settings: Settings, source: Source) -> Parts:
         settings,
         backbone=network,
         image_size=size,
-        batch_size=settings.batch_size or _batch(len(source.train)),  # type: ignore[arg-type]
+        batch_size=settings.batch_size or _batch(images),
         recipe=name,
         optimizer=optimizer,
         rate=_rate(optimizer, network) if settings.rate is None else settings.rate,
@@ -84,9 +85,14 @@ def assemble(settings: Settings, source: Source) -> Parts:
     return Parts(source, backbone, method, _augment(views, source), complete)
 
 
-def _defaults(settings: Settings, network: str, width: int, size: int) -> Any:
-    """The method's; with the tiny encoder's short runs and AdamW, a predictor that keeps up with the rest."""
+def _defaults(settings: Settings, network: str, width: int, size: int, images: int) -> Any:
+    """The method's; with the tiny encoder's short runs and AdamW, a predictor that keeps up with the rest.
+
+    Clusters are so few that one has ten images on average.
+    """
     options = settings.entry.defaults(width, size < SMALL)
+    if hasattr(options, "clusters"):
+        options = replace(options, clusters=min(options.clusters, max(2, images // 10)))
     quick = network == "tiny" and settings.optimizer in (None, "adamw") and hasattr(options, "predictor_rate")
     return replace(options, predictor_rate=_TINY_PREDICTOR_RATE) if quick else options
 

@@ -155,8 +155,8 @@ def read_config(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"there is no configuration file {path}")
     try:
-        found = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise ValueError(f"{path} is not YAML: {error}") from error
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         raise ValueError(f"{path} must hold lines of the form `key: value`, got {type(found).__name__}")
@@ -208,8 +208,8 @@ def _check_ranges(values: Mapping[str, Any]) -> None:
     for key, value in values.items():
         if value is None or isinstance(value, bool | str):
             continue
-        if key in _AT_LEAST and not value >= _AT_LEAST[key]:
-            raise ValueError(f"{key} must be at least {_AT_LEAST[key]}, got {value}")
+        if key in _AT_LEAST and not _AT_LEAST[key] <= value < float("inf"):
+            raise ValueError(f"{key} must be at least {_AT_LEAST[key]}{' and finite' * (value > 0)}, got {value}")
         if key in _POSITIVE and not 0 < value < float("inf"):
             raise ValueError(f"{key} must be positive and finite, got {value}")
         if key in _FRACTIONS and not 0 <= value <= 1:

@@ -207,7 +207,7 @@ def _named(data: Any) -> str:
     if not isinstance(data, str | Path):
         return f"<{getattr(data, 'name', type(data).__name__)}>"
     path = Path(data).expanduser()
-    return str(path.resolve()) if str(data) not in NAMES and path.exists() else str(data)
+    return str(path.resolve()) if str(data) not in ("", *NAMES) and path.exists() else str(data)
 
 
 def _folder_name(method: str, given: dict[str, Any]) -> str:
