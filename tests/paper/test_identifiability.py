@@ -367,7 +367,9 @@ def test_a_setting_that_was_stopped_goes_on_by_the_same_command(tmp_path: Path, 
             raise KeyboardInterrupt
 
     monkeypatch.setattr(console, "print", stopping)
-    assert identify(*words("a.json")).exit_code != 0
+    stopped = identify(*words("a.json"))
+    assert stopped.exit_code != 0
+    assert "stopped; the same command goes on" in stopped.output
     monkeypatch.undo()
     done = identify(*words("a.json"))
     assert "a.json.unfinished stopped" in " ".join(done.output.split())

@@ -21,7 +21,7 @@ from entrec.data import CorruptImage, Held
 from entrec.methods import SimCLR
 from entrec.training import checkpoint
 from entrec.training.assemble import assemble
-from entrec.training.loop import DivergedError
+from entrec.training.loop import DivergedError, Loop
 from entrec.training.run import Run
 from entrec.training.settings import settings
 from tests.training.tiny import (
@@ -213,6 +213,27 @@ def test_more_clusters_than_images_are_refused_before_the_run(tmp_path: Path) ->
     with pytest.raises(ValueError, match="clusters must be at most the 48 images of the data set, got 49"):
         quick("deepcluster", tmp_path / "run", clusters=49)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [(1, "stopped in epoch 1 of 2; there is no checkpoint yet"), (5, "stopped in epoch 2 of 2; --resume goes on from {}")],
+)
+def test_a_run_that_is_stopped_by_hand_says_how_it_goes_on(
+    step: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Loop._one_step
+
+    def until(self: Loop, fed: Any, measured: bool) -> Any:
+        if self.place.step == step:
+            raise KeyboardInterrupt
+        return original(self, fed, measured)
+
+    monkeypatch.setattr(Loop, "_one_step", until)
+    console = Console(record=True, width=500, file=io.StringIO())
+    with pytest.raises(KeyboardInterrupt):
+        quick("byol", tmp_path / "run", console=console)
+    assert told.format(tmp_path / "run" / "checkpoints" / "last.ckpt") in console.export_text().splitlines()
 
 
 def test_nt_xent_compares_two_views(tmp_path: Path) -> None:

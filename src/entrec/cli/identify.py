@@ -68,7 +68,12 @@ def identify(
         unfinished = None if out is None else out.with_name(f"{out.name}.unfinished")
         if unfinished is not None and unfinished.exists():
             say(f"going on where {unfinished} stopped")
-        found = run(chosen, device, told, unfinished)
+        try:
+            found = run(chosen, device, told, unfinished)
+        except KeyboardInterrupt:
+            if unfinished is not None and unfinished.exists():
+                say("stopped; the same command goes on")
+            raise
         if out is not None and unfinished is not None:
             write(found, out)
             unfinished.unlink(missing_ok=True)

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import entrec
 from entrec import checks
 from entrec.evaluation.features import Features, evaluating, require_numbers
+from entrec.evaluation.tensors import write_tensors
 from entrec.evaluation.transform import check_transform, transform_lines
 from entrec.files import appearing, refuse_existing
 from entrec.views.augment import Augment, Plain
@@ -108,7 +108,7 @@ def export_encoder(
     facts |= {"mean": json.dumps(list(mean)), "std": json.dumps(list(std)), "view": plain.rule}
     with appearing(path) as unfinished:
         if path.suffix == ".safetensors":
-            save_file(weights, unfinished, facts)
+            write_tensors(weights, unfinished, facts)
         else:
             torch.save(weights, unfinished)
         _check_features(module, _run(recipe.lines(unfinished)), reference_images)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 
 from entrec.evaluation.features import Features
+from entrec.evaluation.tensors import write_tensors
 from entrec.files import appearing, readable, refuse_existing
 
 _HEADER = 2**26  # bytes of names that fit into the header of a safetensors file, which may have 100 MB
@@ -95,7 +95,7 @@ def _write_safetensors(features: Features, path: Path, names: list[str], classes
     else:
         tensors["names"] = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
     with appearing(path) as unfinished:
-        save_file({name: x.cpu().contiguous() for name, x in tensors.items()}, unfinished, facts)
+        write_tensors({name: x.cpu().contiguous() for name, x in tensors.items()}, unfinished, facts)
     return (path,)
 
 

@@ -112,6 +112,10 @@ def _train(
     try:
         if not _ends_here(loop, shown):  # as an earlier sitting may have seen, and been killed before it had finished
             _train_on(loop, log, shown)
+    except KeyboardInterrupt:
+        there = f"--resume goes on from {run.checkpoint}" if run.checkpoint.is_file() else "there is no checkpoint yet"
+        tell(f"stopped in epoch {loop.place.epoch + 1} of {wanted.epochs}; {there}", shown, warns=False)
+        raise
     finally:
         if log is not None:
             log.close()

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,20 @@ def test_rendering_twice_gives_the_same_files(out: Path) -> None:
         before = before or files
     assert files == before
     assert set(files) == {"table.md", "results.json", "resilience.png", "resilience.svg"}
+
+
+def test_results_of_runs_that_are_gone_are_not_written_over(out: Path) -> None:
+    resilient(out / "runs", er_drop=2.0, seeds=2)
+    render(out, "resilience")
+    before = {path.name: path.read_bytes() for path in (out / "resilience").iterdir()}
+    shutil.rmtree(out / "runs" / "dino-seed1")
+    with pytest.raises(ValueError, match=r"results\.json tells of runs that are not in .*runs any more \(dino-seed1\)"):
+        render(out, "resilience")
+    assert {path.name: path.read_bytes() for path in (out / "resilience").iterdir()} == before
+    (out / "resilience" / "results.json").unlink()
+    render(out, "resilience")
+    (out / "resilience" / "results.json").write_text("{")  # of which nothing can be lost
+    render(out, "resilience")
 
 
 def test_entropies_are_shown_above_a_single_point(out: Path) -> None:

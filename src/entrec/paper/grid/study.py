@@ -88,17 +88,31 @@ def render(out: Path, name: str) -> Found:
     """Make table.md, results.json and the figures of a name from the runs that are there.
 
     Raises:
-        ValueError: the folder holds no runs of the paper's experiments.
+        ValueError: the folder holds no runs of the paper's experiments, or results of runs that it does not hold any more.
     """
     preset, experiment = preset_of(out), EXPERIMENTS[name]
     pool, folder = Pooled(out / "runs", preset), out / name
-    settings = experiment.wanted(preset).all
+    trials = [pool(setting) for setting in experiment.wanted(preset).all]
+    _require_no_loss(folder / "results.json", trials, out / "runs")
     folder.mkdir(parents=True, exist_ok=True)
     found = experiment.found(pool, folder)
-    trials = [pool(setting) for setting in settings]
     _write(folder / "table.md", markdown(name, preset, found, trials))
     _write(folder / "results.json", json.dumps(_plain(_document(name, preset, found, trials)), indent=1) + "\n")
     return found
+
+
+def _require_no_loss(path: Path, trials: Sequence[Trials], runs: Path) -> None:
+    """What was written from runs that are gone cannot be written again."""
+    try:
+        told = {f"{x['name']}-seed{seed}" for x in named_values(path)["settings"] for seed in x["runs"]}
+    except (OSError, ValueError, KeyError, TypeError):  # there are none, or none that could be read
+        return
+    gone = sorted(told - {f"{x.name}-seed{seed}" for x in trials for seed in x.runs})
+    if gone:
+        raise ValueError(
+            f"{path} tells of runs that are not in {runs} any more ({', '.join(gone)}), and what it tells of them would be "
+            "lost: bring their folders back, or move that file away to render without them"
+        )
 
 
 def command(name: str, preset: Preset) -> str:
