@@ -269,7 +269,7 @@ def test_files_are_replaced_only_if_asked(option: str, views: tuple[Path, Path],
     mine.write_text("mine")
     result = lens(*views, option, mine)
     assert result.exit_code == 2
-    assert "already exists" in words(result)
+    assert f"already exists; choose another {option}, or replace it with --overwrite" in words(result)
     assert mine.read_text() == "mine"
     assert lens(*views, option, mine, "--overwrite").exit_code == 0
     assert mine.read_text()[:1] == ("<" if option == "--html" else "{")

@@ -31,12 +31,12 @@ def require_free(folder: Path, marker: str, overwrite: bool) -> None:
         fail(f"{folder} already holds results; choose another --out, or replace them with --overwrite")
 
 
-def require_free_file(path: Path, overwrite: bool) -> None:
+def require_free_file(path: Path, overwrite: bool, option: str = "--out") -> None:
     """Stop if the file is there already."""
     if path.is_dir():
-        fail(f"--out must be a file, but {path} is a folder")
+        fail(f"{option} must be a file, but {path} is a folder")
     if path.exists() and not overwrite:
-        fail(f"{path} already exists; choose another --out, or replace it with --overwrite")
+        fail(f"{path} already exists; choose another {option}, or replace it with --overwrite")
 
 
 def require_device(device: str) -> None:

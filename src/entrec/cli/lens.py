@@ -48,9 +48,9 @@ def lens(
     other. `entrec lens z1.npy z2.npy` is all it takes. Instead of files of embeddings it takes a run's folder, or the weights
     of any encoder: `entrec lens weights.pt --data my/images --backbone resnet50`.
     """
-    for path in (html, out):
+    for path, option in ((html, "--html"), (out, "--out")):
         if path is not None:
-            require_free_file(path, overwrite)
+            require_free_file(path, overwrite, option)
     written, given = ({path.resolve() for path in paths if path is not None} for paths in ((html, out), (z1, z2)))
     if len(written) < sum(path is not None for path in (html, out)) or written & given:
         fail("--html and --out must be two files, and neither may be that of the embeddings")

@@ -15,7 +15,7 @@ class Panel(NamedTuple):
         key: the column of metrics.csv.
         title: of the chart; `{whereof}` stands for the images that the lens looked at.
         kind: of its axis.
-        ceiling: the column of what the number cannot pass.
+        ceiling: the column of what the number comes to at best.
         alike: whether only runs with the same kernel and dimensions can share an axis.
     """
 

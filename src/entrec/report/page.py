@@ -21,7 +21,10 @@ _READING = (
     "Entropies in nats depend on the number of dimensions and on the kernel: to compare runs that differ in these, take the "
     "scale from 0 to 1."
 )
-_CEILINGS = " Thin lines of short dashes are ceilings: what a bound cannot pass, however good the projections are."
+_CEILINGS = (
+    " Thin lines of short dashes are ceilings: ln k, which InfoNCE cannot pass, and what ER comes to where projections fill "
+    "the sphere evenly and both views of each image are in one place, which an estimate from few images may pass by a little."
+)
 
 
 def write_report(

@@ -53,7 +53,7 @@ def evaluate(
     encoder, source, where = ready(run, data, who, device, labels, root, strict)
     if not source.classes or source.test is None:
         lacking = "labels" if not source.classes else "test split"
-        raise ValueError(f"{source.name} has no {lacking}: evaluation needs both {_both(data)}")
+        raise ValueError(f"{source.name} has no {lacking}: evaluation needs labels and a test split {_labelled(data)}")
     plain = encoder.prepare
     found = score(
         encoder.backbone.module, single(source.train), single(source.test), plain, len(source.classes),
@@ -180,9 +180,11 @@ def _paths(dataset: Any) -> Sequence[str] | None:
     return paths if isinstance(paths, Sequence) and len(paths) == len(dataset) else None
 
 
-def _both(data: Data | None) -> str:
+def _labelled(data: Data | None) -> str:
     """How data of this kind have labels and a test split."""
-    if data is None or isinstance(data, str | Path):
+    if data is None:
+        return "(folders train/CLASS/... and test/CLASS/...); other data that have them can be given, by --data or data="
+    if isinstance(data, str | Path):
         return "(folders train/CLASS/... and test/CLASS/...)"
     return "(a pair data=(train, test) of labelled data sets, or an entrec.data.Source)"
 
