@@ -58,7 +58,7 @@ def features(lines: tuple[str, ...], images: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
-@pytest.mark.parametrize("name", ["tiny", "resnet10t", "torchvision/resnet18", "test_vit"])
+@pytest.mark.parametrize("name", ["tiny", "resnet10t", "torchvision/resnet18", "test_vit", "torchvision/squeezenet1_1"])
 def test_its_lines_give_its_features(name: str, suffix: str, tmp_path: Path) -> None:
     backbone = build_backbone(name)
     module = trained(backbone)

@@ -16,8 +16,7 @@ from entrec.branches.tiny import Tiny
 
 Origin = Literal["entrec", "timm", "torchvision"]
 SMALL = 96  # pixels: below, an ImageNet stem, which divides the side by 4, leaves too little
-# In torchvision, and no features in them: one has no linear layer to take off, the others return several things in training.
-_NO_FEATURES = ("squeezenet", "googlenet", "inception")
+_ALONE: dict[str, Any] = {"aux_logits": False, "init_weights": True}  # GoogLeNet and Inception without their side branches
 _MISFITS = (RuntimeError, AssertionError, ValueError, TypeError, IndexError, ZeroDivisionError)
 
 
@@ -119,17 +118,18 @@ def _timm(name: str, channels: int, image_size: int) -> Candidates:
 
 
 def _torchvision(name: str, channels: int, image_size: int) -> Candidates:
-    """The model with its last linear layer taken off and its first convolution made for the channels."""
+    """The model with its last layer (linear, or SqueezeNet's convolution) taken off and its first made for the channels."""
     from torchvision import models
 
     sized: dict[str, Any] = {"image_size": image_size}
-    for option in (sized, {}):
+    for option in (sized, _ALONE, {}):
         module = _with_known_options(partial(models.get_model, name, weights=None, **option), option)
         if module is None:
             continue
         given = "".join(f", {key}={value}" for key, value in option.items())
         lines = ["from torch import nn", "from torchvision import models", f'model = models.get_model("{name}"{given})']
-        last = [path for path, part in module.named_modules() if isinstance(part, nn.Linear)][-1]
+        layers = [(path, type(part)) for path, part in module.named_modules() if isinstance(part, nn.Linear | nn.Conv2d)]
+        last = next((path for path, kind in reversed(layers) if kind is not nn.Conv2d), layers[-1][0])
         module.set_submodule(last, nn.Identity())
         lines.append(f"{_python(last)} = nn.Identity()")
         stem, first = next((path, part) for path, part in module.named_modules() if isinstance(part, nn.Conv2d))
@@ -141,6 +141,8 @@ def _torchvision(name: str, channels: int, image_size: int) -> Candidates:
             module.set_submodule(stem, _convolution_like(first, channels))
             lines.append(f"{_python(stem)} = {wanted}")
         yield module, tuple(lines)
+        if option is _ALONE:
+            return  # as usual it gives several things in training
 
 
 def _with_known_options(make: Callable[[], nn.Module], option: dict[str, Any]) -> nn.Module | None:
@@ -217,13 +219,7 @@ def _find(name: str) -> tuple[Origin, str]:
         return "timm", bare
     theirs = _torchvision_names()
     if prefix != "timm" and bare in theirs:
-        if bare.startswith(_NO_FEATURES):
-            raise ValueError(
-                f"torchvision's {bare} cannot be an encoder: it gives no features before a last linear layer, or several "
-                "things at once in training; choose another backbone"
-            )
         return "torchvision", bare
-    theirs = [name for name in theirs if not name.startswith(_NO_FEATURES)]
     known = theirs if prefix == "torchvision" else ["tiny", *timm.list_models(), *theirs]
     near = list(dict.fromkeys(difflib.get_close_matches(bare, known, n=5, cutoff=0.5)))
     hint = f"the nearest names are {', '.join(near)}" if near else "timm.list_models() lists the names"

@@ -209,7 +209,7 @@ def _check_ranges(values: Mapping[str, Any]) -> None:
         if value is None or isinstance(value, bool | str):
             continue
         if key in _AT_LEAST and not _AT_LEAST[key] <= value < float("inf"):
-            raise ValueError(f"{key} must be at least {_AT_LEAST[key]}{' and finite' * (value > 0)}, got {value}")
+            raise ValueError(f"{key} must be at least {_AT_LEAST[key]}{' and finite' * (value > _AT_LEAST[key])}, got {value}")
         if key in _POSITIVE and not 0 < value < float("inf"):
             raise ValueError(f"{key} must be positive and finite, got {value}")
         if key in _FRACTIONS and not 0 <= value <= 1:
