@@ -10,7 +10,7 @@ from rich.console import Console
 from entrec.cli import edge
 from entrec.saying import show_line
 
-ODD = "/data/[bold]/:smile:/" + 30 * "long" + os.fsdecode(b"/\xff.png")
+ODD = "/data/[bold]/:smile:/" + 30 * "long-and-" + os.fsdecode(b"/\xff.png")
 WHOLE = ODD.replace("\udcff", r"\udcff")
 
 
@@ -28,3 +28,13 @@ def test_a_mistake_is_told_in_lines_between_words_with_its_path_whole(capsys: py
     assert any(WHOLE in line for line in lines)
     assert all(len(line) <= 80 for line in lines if WHOLE not in line)
     assert len(lines) > 2
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "80"])
+def test_a_mistake_is_told_in_a_terminal_of_any_width(
+    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    with pytest.raises(typer.Exit):
+        edge.fail("there is no such thing")
+    assert " ".join(capsys.readouterr().err.split()) == "error: there is no such thing"

@@ -135,7 +135,7 @@ class Stream(IterableDataset[Tensor]):
         (
             Items((PIXELS, 0), (PIXELS, 3), classes=["a", "b"]),
             ValueError,
-            "Items has a label 3, but its .*names 2, of the labels 0 to 1",
+            "item 1 of Items has a label 3, but there are 2 classes, of the labels 0 to 1",
         ),
         ("", ValueError, "a folder or archive, got an empty word"),
         (3, TypeError, "data must be a name, a path, a Dataset, a pair of them or a Source, got int"),
@@ -228,3 +228,17 @@ def test_labels_may_be_missing_in_part() -> None:
         assert [source.train[i][1] for i in range(3)] == [-1 if label is None else label for label in labels]
         assert len(source.classes) == max(label or 0 for label in labels) + 1
     assert open_source(Items((PIXELS, 1), (PIXELS, None), targets=[1, None])).classes == ("0", "1")
+
+
+def test_a_label_beyond_the_classes_that_was_not_looked_at_is_named_where_it_comes() -> None:
+    items = [(PIXELS, 7 if place == 1 else 0) for place in range(600)]
+    source = open_source(Items(*items, classes=["a", "b"]))
+    with pytest.raises(ValueError, match=r"item 1 of Items has a label 7, but there are 2 classes"):
+        source.train[1]
+    assert open_source(Items(*items, classes=["a", "b"]), labels=False).train[1][1] == -1
+
+
+def test_a_test_label_beyond_the_training_classes_is_named() -> None:
+    train = Items((PIXELS, 0), (PIXELS, 1), classes=["a", "b"])
+    with pytest.raises(ValueError, match=r"item 1 of Items has a label 5, but there are 2 classes, of the labels 0 to 1"):
+        open_source((train, Items((PIXELS, 0), (PIXELS, 5), classes=["a", "b"])))

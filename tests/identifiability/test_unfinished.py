@@ -114,3 +114,15 @@ def test_there_is_nothing_to_go_on_from_where_the_loss_is_no_number(tmp_path: Pa
     found = identify(replace(free, rate=1e30), "cpu", resume=path)
     assert found.diverged is not None
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "damage", [{"judge": torch.zeros(16, dtype=torch.uint8)}, {"experiment": {}}, {"setting": None}], ids=list
+)
+def test_one_that_does_not_fit_here_is_refused_by_name(tmp_path: Path, damage: dict[str, Any]) -> None:
+    path = tmp_path / "run.pt"
+    with pytest.raises(StoppedError):
+        identify(SETTING, "cpu", stopping(30), path)
+    torch.save({**torch.load(path, weights_only=True), **damage}, path)  # a GPU's generator has a state of 16 bytes
+    with pytest.raises(ValueError, match=r"run\.pt is an unfinished experiment of another (device than cpu|setting)"):
+        identify(SETTING, "cpu", resume=path)

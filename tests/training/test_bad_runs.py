@@ -217,7 +217,10 @@ def test_more_clusters_than_images_are_refused_before_the_run(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("step", "told"),
-    [(1, "stopped in epoch 1 of 2; there is no checkpoint yet"), (5, "stopped in epoch 2 of 2; --resume goes on from {}")],
+    [
+        (1, "stopped after 1 of 6 steps; there is no checkpoint yet"),
+        (5, "stopped after 5 of 6 steps; --resume goes on from {}"),
+    ],
 )
 def test_a_run_that_is_stopped_by_hand_says_how_it_goes_on(
     step: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,8 +2,10 @@ import logging
 
 import pytest
 
-from entrec.training.devices import PACKAGES, fabric_for
+from entrec.training.devices import fabric_for
 from entrec.training.settings import settings
+
+PACKAGES = ("lightning.fabric", "lightning.pytorch", "lightning_fabric", "pytorch_lightning")
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -107,3 +107,12 @@ def test_an_older_checkpoint_is_not_taken_for_the_best(tmp_path: Path, monkeypat
     killed(monkeypatch, Loop, "save", lambda loop: loop.place.step == 8, lambda: quick("byol", tmp_path / "parted", **given))
     parted = quick("byol", tmp_path / "parted", resume=True, **given)
     assert told(whole) == told(parted)
+    assert different(whole, parted, best=True) == []
+
+
+def test_a_run_ends_between_epochs_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sees(monkeypatch, [bounded(x) for x in BOUNDS])
+    given = {**PATIENT, "patience": 4, "checkpoint_every": 1}
+    killed(monkeypatch, Loop, "save", lambda loop: loop.place.step == 11, lambda: quick("byol", tmp_path / "run", **given))
+    run = quick("byol", tmp_path / "run", resume=True, **{**given, "patience": 1})  # the third look is stale for that
+    assert run.summary["epochs"] == 4  # the one that it was in is finished

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from textwrap import fill
+from textwrap import TextWrapper
 from typing import NoReturn
 
 import typer
@@ -14,6 +13,7 @@ from rich.console import Console
 from entrec.saying import show_line
 
 console = Console()
+_NARROW = 20  # columns; a terminal can say that it has none
 
 
 def require(*modules: str, extra: str) -> None:
@@ -57,9 +57,10 @@ def say(text: str, style: str | None = None) -> None:
 def fail(message: str) -> NoReturn:
     """Stop with a message, and exit status 2."""
     shown, word = Console(stderr=True), "error:"
-    # Broken between words, where the terminal ends, and not within a path, as Rich would.
-    broken = partial(fill, width=shown.width, break_long_words=False, break_on_hyphens=False)
-    told = "\n".join(map(broken, f"{word} {message}".splitlines()))
+    shown.width = max(shown.width, _NARROW)
+    # Broken at spaces, where the terminal ends; Rich would break a long path anywhere.
+    breaking = TextWrapper(shown.width, break_long_words=False, break_on_hyphens=False, expand_tabs=False)
+    told = "\n".join(map(breaking.fill, f"{word} {message}".splitlines()))
     shown.print(word, style="red", end="")
     show_line(told.removeprefix(word), shown)
     raise typer.Exit(2)

@@ -25,10 +25,17 @@ class Adapted(Dataset[tuple[Image, int]]):
             PIL image, a tensor (C, H, W) or (H, W), or an array (H, W, C) or (H, W), uint8 or floats in 0..1.
         labels: `False` leaves labels out.
         channels: of each view; those of the first item without it.
+        classes: how many there are, of which labels are places; None where that is not known yet.
     """
 
-    def __init__(self, dataset: Dataset[Any], labels: bool = True, channels: tuple[int, ...] | None = None) -> None:
-        self.dataset, self.labels = dataset, labels
+    def __init__(
+        self,
+        dataset: Dataset[Any],
+        labels: bool = True,
+        channels: tuple[int, ...] | None = None,
+        classes: int | None = None,
+    ) -> None:
+        self.dataset, self.labels, self.classes = dataset, labels, classes
         self.channels = channels_of(dataset[0]) if channels is None else channels
 
     def __len__(self) -> int:
@@ -36,6 +43,11 @@ class Adapted(Dataset[tuple[Image, int]]):
 
     def __getitem__(self, index: int) -> tuple[Image, int]:
         image, label = split_item(self.dataset[index])
+        if self.labels and self.classes is not None and label >= self.classes:
+            raise ValueError(
+                f"item {index} of {type(self.dataset).__name__} has a label {label}, but there are {self.classes} classes, of "
+                f"the labels 0 to {self.classes - 1}: the training set's attribute `classes` names them; or say labels=False"
+            )
         views = image if isinstance(image, tuple) else (image,)
         if len(views) != len(self.channels):
             raise ValueError(f"item {index} has {len(views)} views, and the first item {len(self.channels)}")
@@ -46,12 +58,19 @@ class Adapted(Dataset[tuple[Image, int]]):
         return tensors if isinstance(image, tuple) else tensors[0], label if self.labels else -1
 
 
+class _Labelled(NamedTuple):
+    """An item's label, -1 for none, and its place."""
+
+    label: int
+    place: int
+
+
 class _Sample(NamedTuple):
     """What an even sample of a data set says of it."""
 
     sizes: list[Size]  # of the first views
     views: tuple[ViewFacts, ...]
-    largest: int  # label; -1 where no item has one
+    largest: _Labelled
 
 
 def open_dataset(dataset: Dataset[Any], *, image_size: int | None = None, labels: bool | None = None) -> Source:
@@ -64,15 +83,13 @@ def open_dataset(dataset: Dataset[Any], *, image_size: int | None = None, labels
     check_map_style(dataset)
     adapted, name = Adapted(dataset), type(dataset).__name__
     sizes, (first, *others), largest = _looked_at(adapted)
-    if labels and largest < 0:
+    if labels and largest.label < 0:
         raise ValueError(f"labels=True, but no label in {len(sizes)} items of {name}; its items may be {_WANTED}")
-    adapted.labels = largest >= 0 if labels is None else labels
+    adapted.labels = largest.label >= 0 if labels is None else labels
     classes = class_names(dataset) if adapted.labels else ()
-    if adapted.labels and largest >= len(classes):
-        raise ValueError(
-            f"{name} has a label {largest}, but its attribute `classes` names {len(classes)}, of the labels 0 to "
-            f"{len(classes) - 1}: name them all, or say labels=False to do without"
-        )
+    adapted.classes = len(classes)
+    if adapted.labels and largest.label >= len(classes):
+        adapted[largest.place]  # says what is wrong with it
     size = small_size(sizes)
     side = image_size or (view_side(sizes) if size is None else min(size))
     return Source(
@@ -104,7 +121,7 @@ def _looked_at(adapted: Adapted) -> _Sample:
     """Measure an even sample, image by image: large ones would not fit into memory together."""
     sums = [PixelSums(channels) for channels in adapted.channels]
     sizes: list[Size] = []
-    largest = -1
+    largest = _Labelled(-1, 0)
     for place in sampled(len(adapted)):
         image, label = adapted[place]
         views = image if isinstance(image, tuple) else (image,)
@@ -112,7 +129,7 @@ def _looked_at(adapted: Adapted) -> _Sample:
             of_view.add(view[None])
         height, width = views[0].shape[1:]
         sizes.append((height, width))
-        largest = max(largest, label)
+        largest = max(largest, _Labelled(label, place))
     facts = [ViewFacts(channels, *of_view.moments()) for channels, of_view in zip(adapted.channels, sums, strict=True)]
     return _Sample(sizes, tuple(facts), largest)
 

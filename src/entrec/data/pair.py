@@ -29,7 +29,11 @@ def open_pair(pair: Sequence[Any], *, image_size: int | None = None, labels: boo
     if not found.classes or any(label >= 0 for _, label in seen):
         if found.classes:
             _check_classes(found.classes, class_names(test))
-        return dataclasses.replace(found, test=Adapted(test, bool(found.classes), channels))
+        held_out = Adapted(test, bool(found.classes), channels, len(found.classes))
+        for place, (_, label) in zip(sampled(len(test)), seen, strict=True):
+            if label >= len(found.classes) > 0:
+                held_out[place]  # says what is wrong with it
+        return dataclasses.replace(found, test=held_out)
     if labels:
         raise ValueError("labels=True, but the test items have no labels; give them some, or say labels=False")
     notice = "the test items have no labels, and the training items do: the test images are taken without"

@@ -18,5 +18,7 @@ def write_tensors(tensors: Mapping[str, Tensor], path: Path, facts: Mapping[str,
         header = json.loads(file.read(size))
         header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
         text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        if len(text) > size:  # of the same letters it is as long, or tensors behind it would be written over
+            raise RuntimeError(f"the sorted header of {path} has {len(text)} bytes, and there is room for {size}")
         file.seek(_SIZE)
-        file.write(text.ljust(size))  # of the same letters, so of the same length
+        file.write(text.ljust(size))

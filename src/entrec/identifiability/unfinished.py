@@ -43,8 +43,15 @@ def go_on(path: Path | None, setting: Any, experiment: Experiment, judge: Genera
     found = None if path is None else kept(path, setting)
     if found is None:
         return []
-    experiment.load(found["experiment"])
-    judge.set_state(found["judge"])
+    try:
+        experiment.load(found["experiment"])
+        judge.set_state(found["judge"])
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        where = experiment.device.type
+        raise ValueError(
+            f"{path} is an unfinished experiment of another device than {where}, or is damaged: go on there, or remove it to "
+            f"begin anew ({str(error).partition(chr(10))[0]})"
+        ) from error
     curve: Curve = found["curve"]
     return curve
 
@@ -58,7 +65,7 @@ def kept(path: Path, setting: Any) -> dict[str, Any] | None:
     if not path.exists():
         return None
     found = _read(path)
-    there, now = found["setting"], asdict(setting)
+    there, now = dict(found["setting"] or {}), asdict(setting)
     odd = "; ".join(f"{key} {there.get(key)} there, {now[key]} now" for key in now if there.get(key) != now[key])
     if odd:
         raise ValueError(f"{path} is an unfinished experiment of another setting ({odd}): go on with that, or remove it")

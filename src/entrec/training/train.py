@@ -110,22 +110,27 @@ def _train(
         tell(notice, shown, warns=fabric.is_global_zero)
     log = Log(run.folder, loop.total, loop.place.step, shown, wanted.wandb) if fabric.is_global_zero else None
     try:
-        if not _ends_here(loop, shown):  # as an earlier sitting may have seen, and been killed before it had finished
-            _train_on(loop, log, shown)
+        _train_on(loop, log, shown)
+        if fabric.is_global_zero:
+            finish(loop, shown)  # no barrier behind it: scores of a large data set take longer than a collective may
     except KeyboardInterrupt:
         there = f"--resume goes on from {run.checkpoint}" if run.checkpoint.is_file() else "there is no checkpoint yet"
-        tell(f"stopped in epoch {loop.place.epoch + 1} of {wanted.epochs}; {there}", shown, warns=False)
+        tell(f"stopped after {loop.place.step} of {loop.total} steps; {there}", shown, warns=False)
         raise
-    finally:
-        if log is not None:
-            log.close()
-    if fabric.is_global_zero:
-        finish(loop, shown)  # no barrier behind it: scores of a large data set take longer than a collective may
     return run
 
 
 def _train_on(loop: Loop, log: Log | None, shown: Console | None) -> None:
     """To the last epoch, or to where the run ends before it."""
+    try:
+        if not _ends_here(loop, shown):  # as an earlier sitting may have seen, and been killed before it had finished
+            _epoch_by_epoch(loop, log, shown)
+    finally:
+        if log is not None:
+            log.close()
+
+
+def _epoch_by_epoch(loop: Loop, log: Log | None, shown: Console | None) -> None:
     wanted = loop.settings
     every = wanted.evaluate_every or 1
     for epoch in _epochs(loop, log):

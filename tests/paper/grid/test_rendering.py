@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from entrec.cli import app
 from entrec.estimators import VonMisesFisher
-from entrec.paper.grid import begin, render
+from entrec.paper.grid import LostError, begin, render
 from entrec.paper.grid.claims import Claim
 from entrec.paper.grid.curves import by_epoch, floor
 from entrec.paper.grid.names import EXPERIMENTS
@@ -254,3 +256,32 @@ def test_the_published_numbers_are_the_papers() -> None:
     assert sum(row.batch for row in EXTENDED.values()) == pytest.approx(52.19)
     assert [tuple(row)[:2] for row in DINO.values()] == [(75.28, 8.63), (73.39, 2.35), (73.63, 2.67)]
     assert [method for method, row in BOUNDS.items() if row.er == "yes"] == ["deepcluster", "swav"]
+
+
+def test_a_damaged_run_is_not_one_that_is_gone(out: Path) -> None:
+    resilient(out / "runs", er_drop=2.0, seeds=2)
+    render(out, "resilience")
+    (out / "runs" / "dino-seed1" / "summary.json").write_text("{")
+    render(out, "resilience")
+    assert "dino-seed1 (damaged" in (out / "resilience" / "table.md").read_text()
+
+
+def test_one_table_that_would_lose_results_does_not_hold_up_the_others(out: Path) -> None:
+    resilient(out / "runs", er_drop=2.0, seeds=1)
+    for name in ("resilience", "dynamics"):
+        render(out, name)
+    (out / "dynamics" / "results.json").unlink()
+    shutil.rmtree(out / "runs" / "dino-ema0.8-seed0")  # of which the dynamics say nothing
+    result = CliRunner().invoke(app, ["paper", "all", "--out", str(out), "--render"])
+    assert result.exit_code == 2
+    assert "runs any more (dino-ema0.8-seed0)" in " ".join(result.output.split())
+    assert (out / "dynamics" / "results.json").exists()
+
+
+def test_what_would_lose_results_is_refused_before_any_run(out: Path) -> None:
+    resilient(out / "runs", er_drop=2.0, seeds=1)
+    render(out, "resilience")
+    shutil.rmtree(out / "runs" / "dino-ema0.8-seed0")
+    with pytest.raises(LostError, match=r"dino-ema0\.8-seed0"):
+        begin(out, "resilience", TINY, only=["byol-*"])
+    assert "dino-ema0.8-seed0" in [cell.name for cell in begin(out, "resilience", TINY, only=["dino-*"])]  # made again

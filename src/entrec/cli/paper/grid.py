@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from entrec.cli.edge import failing_clearly, require, say
+from entrec.cli.edge import fail, failing_clearly, require, say
 from entrec.cli.paper.checks import require_all_images, require_heard, require_place
 from entrec.cli.paper.options import NEW, Device, Jobs, Keep, Minutes, Only, Render, Retry
 from entrec.cli.paper.showing import exit_by, progress_line, show_claims, show_made
@@ -91,10 +91,9 @@ def command_of(name: str) -> Callable[..., None]:
                     _submit(folder, chosen, cells, how)
                     return
                 made = _make(folder, chosen, cells, how)
-            found = {each: grid.render(folder, each) for each in grid.names_of(name)}
-        for each, results in found.items():
-            show_claims(results.claims)
-            say(f"\nThe tables are in {folder / each / 'table.md'}")
+            lost = _render(folder, name)
+        if lost:
+            fail("\n".join(lost))
         exit_by(made)
 
     return command
@@ -144,6 +143,22 @@ def _submit(folder: Path, preset: "Preset", cells: "list[Cell]", how: _How) -> N
     left = runner.left(cells, pool, how.retry)
     jobs = submit(left, pool, folder / "slurm", how.jobs if how.jobs > 1 else None, _options(how.slurm))
     say(f"{len(jobs)} jobs submitted{': ' + ', '.join(jobs) if jobs else ''}. When they have ended: --render")
+
+
+def _render(folder: Path, name: str) -> list[str]:
+    """Write and show the tables of a name; returns why some were not written, which is no reason to do without the others."""
+    from entrec.paper import grid
+
+    lost = []
+    for each in grid.names_of(name):
+        try:
+            results = grid.render(folder, each)
+        except grid.LostError as error:
+            lost.append(str(error))
+            continue
+        show_claims(results.claims)
+        say(f"\nThe tables are in {folder / each / 'table.md'}")
+    return lost
 
 
 def _options(words: list[str]) -> dict[str, Any]:

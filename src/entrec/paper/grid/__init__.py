@@ -11,6 +11,6 @@ preset's base.
 from entrec.paper.grid.experiment import Experiment, Found
 from entrec.paper.grid.names import EXPERIMENTS, names_of
 from entrec.paper.grid.presets import PRESETS, Preset
-from entrec.paper.grid.study import begin, preset_of, render
+from entrec.paper.grid.study import LostError, begin, preset_of, render
 
-__all__ = ["EXPERIMENTS", "PRESETS", "Experiment", "Found", "Preset", "begin", "names_of", "preset_of", "render"]
+__all__ = ["EXPERIMENTS", "PRESETS", "Experiment", "Found", "LostError", "Preset", "begin", "names_of", "preset_of", "render"]

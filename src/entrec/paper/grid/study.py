@@ -9,13 +9,17 @@ from entrec.files import appearing
 from entrec.paper.grid.claims import ENOUGH
 from entrec.paper.grid.experiment import Found
 from entrec.paper.grid.fingerprint import differences, fingerprint
-from entrec.paper.grid.names import EXPERIMENTS, wanted
+from entrec.paper.grid.names import EXPERIMENTS, names_of, wanted
 from entrec.paper.grid.presets import PRESETS, Preset
 from entrec.paper.grid.trials import Pooled, Trials, made, named_values
 from entrec.paper.runner import Cell, Data, Pool, named, opened
 from entrec.training.run import Run
 
 FACTS, SEEN = "preset.json", "fingerprint"
+
+
+class LostError(ValueError):
+    """Results that would be lost if they were written again."""
 
 
 def begin(out: Path, name: str, preset: Preset, seeds: int | None = None, only: Sequence[str] = ()) -> list[Cell]:
@@ -29,12 +33,14 @@ def begin(out: Path, name: str, preset: Preset, seeds: int | None = None, only: 
         only: patterns of names of runs; none for all.
 
     Raises:
-        ValueError, OSError: the folder holds runs of another preset or of other data, no run is named so, or the data cannot be
-            opened.
+        ValueError, OSError: the folder holds runs of another preset or of other data, or results of runs that it holds no more
+            and that are not among these; no run is named so; or the data cannot be opened.
     """
     found = named(wanted(name, preset).cells(preset, seeds or preset.seeds), only)
     if out.exists() and not out.is_dir():
         raise ValueError(f"runs need a folder, but {out} is a file")
+    for each in names_of(name):
+        _require_no_loss(out / each / "results.json", out / "runs", [cell.name for cell in found])
     facts = _plain(preset.facts())
     facts["seeds"] = seeds or preset.seeds
     claimed = (out / FACTS).is_file() and any((out / "runs").glob("*"))
@@ -88,12 +94,13 @@ def render(out: Path, name: str) -> Found:
     """Make table.md, results.json and the figures of a name from the runs that are there.
 
     Raises:
-        ValueError: the folder holds no runs of the paper's experiments, or results of runs that it does not hold any more.
+        ValueError: the folder holds no runs of the paper's experiments.
+        LostError: it has results of runs that it does not hold any more.
     """
     preset, experiment = preset_of(out), EXPERIMENTS[name]
     pool, folder = Pooled(out / "runs", preset), out / name
     trials = [pool(setting) for setting in experiment.wanted(preset).all]
-    _require_no_loss(folder / "results.json", trials, out / "runs")
+    _require_no_loss(folder / "results.json", out / "runs")
     folder.mkdir(parents=True, exist_ok=True)
     found = experiment.found(pool, folder)
     _write(folder / "table.md", markdown(name, preset, found, trials))
@@ -101,15 +108,15 @@ def render(out: Path, name: str) -> Found:
     return found
 
 
-def _require_no_loss(path: Path, trials: Sequence[Trials], runs: Path) -> None:
-    """What was written from runs that are gone cannot be written again."""
+def _require_no_loss(path: Path, runs: Path, to_come: Sequence[str] = ()) -> None:
+    """What was written from runs that are gone, and that are not to come, cannot be written again."""
     try:
         told = {f"{x['name']}-seed{seed}" for x in named_values(path)["settings"] for seed in x["runs"]}
     except (OSError, ValueError, KeyError, TypeError):  # there are none, or none that could be read
         return
-    gone = sorted(told - {f"{x.name}-seed{seed}" for x in trials for seed in x.runs})
+    gone = sorted(name for name in told - set(to_come) if not (runs / name).is_dir())
     if gone:
-        raise ValueError(
+        raise LostError(
             f"{path} tells of runs that are not in {runs} any more ({', '.join(gone)}), and what it tells of them would be "
             "lost: bring their folders back, or move that file away to render without them"
         )
