@@ -14,9 +14,9 @@ from matplotlib.ticker import NullLocator
 from entrec.paper.convergence.calibration import PAIRS
 from entrec.paper.convergence.measure import Curve
 from entrec.paper.convergence.study import Study
+from entrec.paper.drawing import BLUE, GREEN, ORANGE, RED
 
-# Okabe and Ito's colours, which remain distinct to colour-blind readers.
-BLUE, ORANGE, GREEN, PURPLE, GREY, RED = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#777777", "#D55E00"
+PURPLE, GREY = "#CC79A7", "#777777"
 _STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
