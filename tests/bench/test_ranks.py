@@ -135,7 +135,6 @@ def test_everything_is_written(measured: Benchmark, tmp_path: Path) -> None:
         (["--method", "biol"], "did you mean 'byol'"),
         (["--backbone", "resnet19"], "there is no backbone 'resnet19'"),
         (["--ranks", "0"], "ranks must be at least 1, got 0"),
-        (["--method", "deepcluster", "--batch-size", "4"], "clusters must be at most the 40 images"),
         (["--out", "."], "must be a file"),
     ],
 )
@@ -157,3 +156,8 @@ def test_bad_choices_are_named(options: list[str], says: str) -> None:
 def test_numbers_out_of_range_are_named(given: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         bench.settings("byol", **given)
+
+
+def test_a_run_that_could_not_be_is_refused_before_any_process() -> None:
+    with pytest.raises(ValueError, match="clusters must be at most the 40 images of the data set, got 50"):
+        bench.run(bench.settings("deepcluster", batch=4, steps=10, clusters=50))
