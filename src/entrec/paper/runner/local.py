@@ -16,6 +16,7 @@ from entrec.paper.runner.cell import Cell, Pool, opened, require_scored
 from entrec.paper.runner.mps import side_by_side
 from entrec.paper.runner.notes import forget_failure, note_failure, note_made, outcome, tidy
 from entrec.paper.runner.processes import Died, shared_out
+from entrec.paper.runner.watch import watched
 from entrec.training import checkpoint
 from entrec.training.claim import claimed
 from entrec.training.loop import DivergedError
@@ -90,7 +91,7 @@ def make(
         pool: where, and what all are given.
         jobs: processes. Several share a GPU by NVIDIA's MPS; where there is none they take turns, and gain little.
         minutes: after which no other run is begun.
-        progress: hears how far it is.
+        progress: hears how far it is, and the runs that are being made; also from another thread.
 
     Raises:
         ValueError, OSError: the data cannot be opened, or have no labels, which would fail every run.
@@ -101,29 +102,31 @@ def make(
         require_scored(opened(pool.data))
     pool.folder.mkdir(parents=True, exist_ok=True)
     found: dict[Ended, list[str]] = {"done": [], "failed": [], "not begun": [], "elsewhere": [], "device lost": []}
-    with side_by_side(min(jobs, len(cells)), str(pool.given.get("device", "auto"))) as turns:
-        begun = _here(cells, pool, until, progress) if jobs == 1 else _in_processes(cells, pool, jobs, until)
+    folders = [pool.folder / cell.name for cell in cells]
+    with (
+        side_by_side(min(jobs, len(cells)), str(pool.given.get("device", "auto"))) as turns,
+        watched(folders, progress) as tell,
+    ):
+        tell(f"0 of {len(cells)} runs")
+        begun = _here(cells, pool, until) if jobs == 1 else _in_processes(cells, pool, jobs, until)
         for number, (name, ended) in enumerate(begun, 1):
             found[ended].append(name)
-            progress(f"{number} of {len(cells)} runs, the last {name}")
+            tell(f"{number} of {len(cells)} runs, the last {name}")
         lost = found["device lost"]
         if lost and jobs > 1:  # a process that dies takes a GPU from those it shares it with: theirs go on, once
             found["device lost"] = []
             for name, ended in _in_processes([cell for cell in cells if cell.name in lost], pool, jobs, until):
                 found["device lost" if ended == "not begun" else ended].append(name)
-                progress(f"{name} again, whose GPU was lost")
+                tell(f"{name} again, whose GPU was lost")
     lost = found["device lost"]
     stopped = f"the GPU failed in {lost[0]}, and a process cannot use it again" if lost and jobs == 1 else ""
     return Made(found["done"], [*found["failed"], *lost], found["not begun"], found["elsewhere"], stopped, turns)
 
 
-def _here(
-    cells: Sequence[Cell], pool: Pool, until: float | None, progress: Callable[[str], None]
-) -> Iterator[tuple[str, Ended]]:
+def _here(cells: Sequence[Cell], pool: Pool, until: float | None) -> Iterator[tuple[str, Ended]]:
     """Names of cells as they end, and how; in this process, which must not go on with a GPU that failed it."""
     lost = False
-    for number, cell in enumerate(cells, 1):
-        progress(f"{number} of {len(cells)}: {cell.name}")
+    for cell in cells:
         ended: Ended = "not begun" if lost else trained(cell, pool, until)
         lost = lost or ended == "device lost"
         yield cell.name, ended
