@@ -91,6 +91,28 @@ def test_links_inside_are_followed(tmp_path: Path) -> None:
     assert torch.equal(source.train.images[0], source.train.images[2])
 
 
+@pytest.mark.parametrize(
+    "links",
+    [
+        [member("a/dead.png", tarfile.SYMTYPE, "gone.png")],
+        [member("a/dead.png", tarfile.LNKTYPE, "a/gone.png")],
+        [member("a/dead.png", tarfile.SYMTYPE, "../a")],
+        [member("a/round.png", tarfile.SYMTYPE, "about.png"), member("a/about.png", tarfile.SYMTYPE, "round.png")],
+        [member("a/itself.png", tarfile.LNKTYPE, "a/itself.png")],
+    ],
+    ids=["nowhere", "hard", "folder", "circle", "itself"],
+)
+def test_links_that_lead_to_no_file_are_left_out_as_in_a_folder(links: list[tarfile.TarInfo], tmp_path: Path) -> None:
+    save(tmp_path / "1.png")
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for link in links:
+            tar.addfile(link)
+        tar.add(tmp_path / "1.png", arcname="a/1.png")
+    source = open_source(tmp_path / "a.tar")
+    assert isinstance(source.train, Held)
+    assert len(source.train) == 1
+
+
 def half(archive: Path) -> None:
     cut = archive.stat().st_size // 2
     if archive.suffix == ".tar":  # in the middle of a file: between two, a shorter archive is as good a one

@@ -5,6 +5,7 @@ import posixpath
 import tarfile
 import zlib
 from pathlib import Path
+from typing import IO
 
 from entrec.data.files import EXTENSIONS
 from entrec.data.folder import Listing, from_listing
@@ -30,7 +31,7 @@ def open_archive(
     """
     try:
         found = dict(sorted(_contents(archive).items()))
-    except (tarfile.TarError, EOFError, OSError, KeyError, lzma.LZMAError, zlib.error) as error:
+    except (tarfile.TarError, EOFError, OSError, lzma.LZMAError, zlib.error) as error:
         if isinstance(error, FileNotFoundError | PermissionError):
             raise
         raise ValueError(f"{archive} cannot be read as a tar archive: {error}") from error
@@ -50,7 +51,7 @@ def _contents(archive: Path) -> dict[str, bytes]:
             hidden = any(part.startswith(".") for part in name.split("/"))
             if hidden or member.isdir() or not name.lower().endswith(EXTENSIONS):
                 continue
-            content = tar.extractfile(member)
+            content = _opened(tar, member)
             if content is None:
                 continue
             total += member.size
@@ -58,6 +59,14 @@ def _contents(archive: Path) -> dict[str, bytes]:
                 raise ValueError(f"the images in {archive} take more than 4 GiB: unpack it and give the folder")
             found[name] = content.read()
     return found
+
+
+def _opened(tar: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes] | None:
+    """A member's bytes; None of what is no file, and of a link that leads to none, which is left out of a folder too."""
+    try:
+        return tar.extractfile(member)
+    except (KeyError, RecursionError):  # there is no such member; links go round in a circle
+        return None
 
 
 def _refuse_outside(archive: Path, member: tarfile.TarInfo) -> None:
