@@ -60,6 +60,23 @@ def test_a_failed_run_is_an_exit_status_and_is_named_by_later_commands(trained: 
     assert len(trained) == 4
 
 
+def test_a_precision_is_that_of_all_runs(trained: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = []
+
+    def failing(method: str, **given: Any) -> Run:
+        heard.append(given.get("precision"))
+        raise DivergedError("NaN at step 3")
+
+    monkeypatch.setattr(local, "train", failing)
+    for precision in ((), ("--precision", "bf16"), ("--precision", "32")):
+        call("weights", "--out", str(tmp_path), "--device", "cpu", "--retry", "--only", "simclr-er-seed0", *precision)
+    assert heard == [None, "bf16", "32"]
+    odd = call("weights", "--out", str(tmp_path / "odd"), "--precision", "fp16")
+    assert odd.exit_code == 2
+    assert "is not one of '32', 'bf16'" in said(odd)
+    assert not (tmp_path / "odd").exists()
+
+
 def test_a_single_run_is_not_several(trained: list[str], tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "simclr-er-seed0"
     folder.mkdir(parents=True)

@@ -9,7 +9,7 @@ import typer
 
 from entrec.cli.edge import fail, failing_clearly, require, say
 from entrec.cli.paper.checks import require_all_images, require_heard, require_place
-from entrec.cli.paper.options import NEW, Device, Jobs, Keep, Minutes, Only, Render, Retry
+from entrec.cli.paper.options import NEW, Device, Jobs, Keep, Minutes, Only, Precision, Render, Retry
 from entrec.cli.paper.showing import exit_by, progress_line, show_claims, show_made
 
 if TYPE_CHECKING:  # as they take seconds to import, which `entrec --help` should not
@@ -69,6 +69,7 @@ def command_of(name: str) -> Callable[..., None]:
         jobs: Jobs = 1,
         device: Device = "auto",
         devices: Annotated[int, typer.Option(min=1, help="GPUs (processes) for each run.")] = 1,
+        precision: Precision = None,
         launcher: Annotated[Launcher, typer.Option(help="slurm: an array of jobs, through submitit.")] = Launcher.local,
         slurm: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for submitit; repeat it.", **NEW)] = None,
         keep_checkpoints: Keep = False,
@@ -79,7 +80,7 @@ def command_of(name: str) -> Callable[..., None]:
 
         folder, made = out or Path("runs") / preset.value, None
         with failing_clearly():
-            how = _How(device, devices, jobs, minutes, retry, keep_checkpoints, launcher, slurm or [])
+            how = _How(device, devices, precision, jobs, minutes, retry, keep_checkpoints, launcher, slurm or [])
             if render:
                 require_heard("--render makes no runs", seeds=seeds, only=only, retry=retry)
             else:
@@ -104,6 +105,7 @@ class _How(NamedTuple):
 
     device: str
     devices: int
+    precision: str | None
     jobs: int
     minutes: float | None
     retry: bool
@@ -126,7 +128,7 @@ def _make(folder: Path, preset: "Preset", cells: "list[Cell]", how: _How) -> "Ma
     from entrec.paper import runner
     from entrec.paper.grid.study import pool_of
 
-    pool = pool_of(folder, preset, how.device, how.keep, how.devices)
+    pool = pool_of(folder, preset, how.device, how.keep, how.devices, how.precision)
     with progress_line() as progress:
         made = runner.make(runner.left(cells, pool, how.retry), pool, how.jobs, how.minutes, progress)
     show_made(made, [cell.name for cell in cells], pool.folder)
@@ -139,7 +141,7 @@ def _submit(folder: Path, preset: "Preset", cells: "list[Cell]", how: _How) -> N
     from entrec.paper.grid.study import pool_of
     from entrec.paper.runner.slurm import submit
 
-    pool = pool_of(folder, preset, how.device, how.keep, how.devices)
+    pool = pool_of(folder, preset, how.device, how.keep, how.devices, how.precision)
     left = runner.left(cells, pool, how.retry)
     jobs = submit(left, pool, folder / "slurm", how.jobs if how.jobs > 1 else None, _options(how.slurm))
     say(f"{len(jobs)} jobs submitted{': ' + ', '.join(jobs) if jobs else ''}. When they have ended: --render")

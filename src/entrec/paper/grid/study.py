@@ -55,10 +55,13 @@ def begin(out: Path, name: str, preset: Preset, seeds: int | None = None, only: 
     return found
 
 
-def pool_of(out: Path, preset: Preset, device: str = "auto", keep: bool = False, devices: int = 1) -> Pool:
+def pool_of(
+    out: Path, preset: Preset, device: str = "auto", keep: bool = False, devices: int = 1, precision: str | None = None
+) -> Pool:
     """Where the runs lie, and what all are given."""
     given: dict[str, Any] = {"epochs": preset.epochs, "evaluate_every": preset.evaluate_every, "device": device}
     given |= {} if devices == 1 else {"devices": devices}
+    given |= {} if precision is None else {"precision": str(precision)}
     return Pool(out / "runs", Data(preset.data, preset.images, preset.backbone), given, keep)
 
 
@@ -174,9 +177,10 @@ def _made(trials: Sequence[Trials], carrying: Sequence[Trials]) -> list[str]:
 
 
 def _device(run: Run) -> str:
-    """On what a run was made, and on how many of them."""
+    """On what a run was made, on how many of them, and in which precision where that is not the device's own."""
     number, device = run.config.get("devices", 1), str(made(run).get("device", run.config["device"]))
-    return device if number == 1 else f"{number} x {device}"
+    device = device if number == 1 else f"{number} x {device}"
+    return f"{device} ({precision})" if (precision := run.config.get("precision")) else device
 
 
 def _few(carrying: Sequence[Trials]) -> str:
