@@ -191,6 +191,15 @@ def test_the_command_names_data_as_they_were_given(measured: Benchmark) -> None:
     assert "--data my/images" in train_table.command(replace(measured, settings=chosen))
 
 
+def test_a_precision_that_was_asked_for_is_used_and_named(measured: Benchmark) -> None:
+    found = bench.run(bench.settings("simclr", precision="bf16", **QUICK))
+    assert found.complete["precision"] == "bf16"
+    assert "--precision bf16" in train_table.command(found)
+    assert "views of 16 pixels, bf16\n" in train_table.title(found)
+    assert "precision" not in train_table.command(measured)
+    assert "bf16" not in train_table.title(measured)
+
+
 def test_tables_fit_eighty_columns_also_on_a_gpu(measured: Benchmark) -> None:
     ways: Any = {way: 123456.7 for way in ("eager", "captured", "compiled", "compiled and captured")}
     row = Row(1024, 98765.4, 99999.9, 59.4, ways, dict.fromkeys(PARTS, 123.456), 123456.7)
@@ -239,6 +248,7 @@ def test_everything_is_written(measured: Benchmark, tmp_path: Path) -> None:
     [
         (["--method", "biol"], "did you mean 'byol'"),
         (["--batch-size", "1"], "at least 2 samples, got 1"),
+        (["--precision", "fp8"], "precision must be one of 32, bf16"),
         (["--backbone", "resnet19"], "there is no backbone 'resnet19'"),
         (["--data", "nowhere"], "nowhere"),
         (["--data", "digits", "--jpegs", "8"], "exclude each other"),

@@ -20,8 +20,8 @@ _NAMES = {
 def title(benchmark: Benchmark) -> str:
     """What was measured, where, in a line each."""
     run, where = benchmark.complete, benchmark.machine
-    threads = "" if benchmark.machine.device.startswith("NVIDIA") else f", {where.threads} threads"
-    return f"Training: {trained(run)}\n{where.device}{threads}"
+    threads = "" if where.device.startswith("NVIDIA") else f", {where.threads} thread{'s' if where.threads > 1 else ''}"
+    return f"Training: {trained(run)}{', ' + run['precision'] if run['precision'] else ''}\n{where.device}{threads}"
 
 
 def rates(benchmark: Benchmark) -> Table:
@@ -111,5 +111,6 @@ def command(benchmark: Benchmark) -> str:
     words += [f"--data {chosen.run['data']}"] if chosen.image_size is None else [f"--image-size {chosen.image_size}"]
     words += [f"--jpegs {chosen.jpegs} --workers {run['workers']}"] if chosen.jpegs else []
     words += ["--no-compile"] if on_gpu and not run["compile"] else ["--compile"] if run["compile"] and not on_gpu else []
+    words += [f"--precision {run['precision']}"] if run["precision"] else []
     words += [f"--batch-size {row.batch}" for row in benchmark.rows]
     return " ".join([*words, f"--steps {chosen.steps}", "--out FILE.json"])

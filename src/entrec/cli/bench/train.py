@@ -31,6 +31,9 @@ def train(
     compiled: Annotated[
         bool | None, typer.Option("--compile/--no-compile", help="As in `entrec train`; by default on a GPU.")
     ] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="32 or bf16, as in `entrec train`; by default bf16 on a GPU.", show_default=False)
+    ] = None,
     steps: Annotated[
         int | None, typer.Option(min=10, help="Steps of each batch size. By default 30, on a GPU 300.", show_default=False)
     ] = None,
@@ -46,7 +49,8 @@ def train(
     from entrec.bench import train, train_table
 
     with failing_clearly():
-        given = {"er": er, "backbone": backbone, "compile": compiled, **({} if workers is None else {"workers": workers})}
+        given = {"er": er, "backbone": backbone, "compile": compiled, "precision": precision}
+        given |= {} if workers is None else {"workers": workers}
         chosen = train.settings(method, tuple(batch_size or ()), image_size, data, device, steps, jpegs, **given)
     require_device(chosen.run["device"])
     if out is not None:
