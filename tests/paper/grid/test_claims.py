@@ -2,7 +2,9 @@
 
 import math
 
+import numpy as np
 import pytest
+from scipy.stats import ttest_1samp
 
 from entrec.paper.grid.claims import Claim, Part, State, above, alike, at_most, both, either, judged, over, smaller_drop
 from entrec.paper.grid.measured import Measured
@@ -46,15 +48,38 @@ def test_a_difference_has_failed_where_the_variation_was_run_and_either_failed()
         ((0.1,), "so"),
         ((-0.1,), "not so"),
         ((0.0,), "not so"),
-        ((1.0, 2.0, 3.0), "so"),  # 2 against 2 x 0.577
-        ((-1.0, 2.0, 3.0), "not decided"),  # 1.33 against 2 x 1.20
-        ((-1.0, -2.0, -3.0), "not so"),
+        ((2.0, 3.0, 4.0), "so"),  # 3 against 4.30 x 0.577 = 2.48
+        ((1.0, 2.0, 3.0), "not decided"),  # 2 against 2.48, though it is over two standard errors
+        ((-2.0, -3.0, -4.0), "not so"),
+        ((1.0, 1.1), "so"),  # 1.05 against 12.7 x 0.05 = 0.64
+        ((1.0, 1.2), "not decided"),  # 1.1 against 1.27
     ],
 )
-def test_over_is_by_two_standard_errors_where_seeds_tell_them(values: tuple[float, ...], state: State) -> None:
+def test_over_is_with_95_percent_confidence_where_seeds_tell_it(values: tuple[float, ...], state: State) -> None:
     assert over(of(*values)) == state
     difference = of(*(70 + x for x in values)) - of(*[70.0] * len(values))
     assert above("x", difference, "") == Part("x", state if len(values) > 1 else "not decided", "", len(values))
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5, 30])
+def test_the_margin_is_that_of_scipys_confidence_interval(seeds: int) -> None:
+    values = np.random.default_rng(seeds).normal(3.0, 2.0, seeds)
+    interval = ttest_1samp(values, 0.0).confidence_interval(0.95)
+    found = of(*values)
+    assert (found.mean - found.margin, found.mean + found.margin) == pytest.approx((interval.low, interval.high))
+
+
+def test_the_margin_holds_the_truth_as_often_as_it_says() -> None:
+    # Of 4,000 draws of two seeds, 95 % ± 4 x 0.34 %; two standard errors would hold it in 70 %.
+    draws = np.random.default_rng(0).normal(size=(4000, 2))
+    within = sum(abs(found.mean) <= found.margin for found in (of(*draw) for draw in draws)) / len(draws)
+    assert within == pytest.approx(0.95, abs=0.014)
+
+
+def test_a_single_run_has_no_margin_of_its_own_and_a_difference_of_two_has_no_end() -> None:
+    assert of(70.0).margin == 0.0
+    assert (of(70.0) - of(60.0)).margin == math.inf
+    assert of().margin == 0.0
 
 
 @pytest.mark.parametrize("points", [-50.0, -0.1, 0.0, 0.1, 50.0])
@@ -78,7 +103,7 @@ def test_a_single_seed_that_two_settings_share_is_one_however_many_each_has() ->
 
 
 def test_two_seeds_decide_where_they_agree() -> None:
-    assert above("x", of(70.0, 71.0) - of(60.0, 61.5), "") == Part("x", "so", "", 2)  # 9.75 against 2 x 0.25
+    assert above("x", of(70.0, 71.0) - of(60.0, 61.5), "") == Part("x", "so", "", 2)  # 9.75 against 12.7 x 0.25
     assert above("x", of(70.0, 71.0) - of(60.0, 71.5), "").state == "not decided"
 
 
@@ -175,7 +200,8 @@ def test_seeds_that_are_not_the_same_say_nothing() -> None:
 
 
 def test_alike_is_within_some_points() -> None:
-    assert alike("DINO", of(70.0, 71.0), of(70.5, 71.3), 1.0).state == "so"
-    assert alike("DINO", of(70.0, 71.0), of(73.0, 74.1), 1.0).state == "not so"
+    assert alike("DINO", of(70.0, 71.0), of(70.3, 71.32), 1.0).state == "so"  # 0.31 ± 12.7 x 0.01
+    assert alike("DINO", of(70.0, 71.0), of(73.0, 74.1), 1.0).state == "not so"  # 3.05 ± 12.7 x 0.05
+    assert alike("DINO", of(70.0, 71.0), of(70.5, 71.3), 1.0).state == "not decided"  # 0.4 ± 1.27
     assert alike("DINO", of(60.0, 80.0, 70.0), of(70.0, 70.0, 70.0), 1.0).state == "not decided"  # 0 ± 10
     assert alike("DINO", of(), of(72.5), 1.0).state == "not run"

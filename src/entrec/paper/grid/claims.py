@@ -1,8 +1,9 @@
 """What the runs say of the paper's claims: a word each, and the numbers behind it.
 
-One rule throughout: something is so where two standard errors do not reach the limit, not so where it is as clearly on the
-other side, and not decided in between. A single seed has no standard error: of a difference between runs it decides nothing,
-and where it speaks of a run alone (its entropy, what the lens said, that it diverged) it is named beside the word.
+One rule throughout: something is so where a 95 % confidence interval of the mean over seeds does not reach the limit, not so
+where it is as clearly on the other side, and not decided in between. A single seed has no interval: of a difference between
+runs it decides nothing, and where it speaks of a run alone (its entropy, what the lens said, that it diverged) it is taken at
+its word and named beside it.
 """
 
 from collections.abc import Sequence
@@ -77,14 +78,14 @@ class Claim(NamedTuple):
 
 
 def over(measured: Measured, limit: float = 0.0) -> State:
-    """Whether a mean is above a limit, by two standard errors; not decided without a number."""
-    low, high = (measured.mean + sign * 2 * measured.error for sign in (-1, 1))
+    """Whether a mean is above a limit, with 95 % confidence; not decided without a number."""
+    low, high = measured.mean - measured.margin, measured.mean + measured.margin
     return "so" if low > limit else "not so" if high <= limit else "not decided"
 
 
 def at_most(measured: Measured, limit: float) -> State:
-    """Whether a mean is no more than a limit, by two standard errors; not decided without a number."""
-    low, high = (measured.mean + sign * 2 * measured.error for sign in (-1, 1))
+    """Whether a mean is no more than a limit, with 95 % confidence; not decided without a number."""
+    low, high = measured.mean - measured.margin, measured.mean + measured.margin
     return "so" if high <= limit else "not so" if low > limit else "not decided"
 
 

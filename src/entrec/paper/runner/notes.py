@@ -91,7 +91,8 @@ def device_name(on_gpu: bool) -> str:
     """The card's name, or the processor's kind and how many of its cores computed."""
     if on_gpu:
         return torch.cuda.get_device_name()
-    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{platform.machine()} CPU, {threads} thread{'s' if threads > 1 else ''}"
 
 
 def tidy(folder: Path) -> None:
