@@ -313,6 +313,27 @@ def test_what_is_best_is_remembered_when_a_run_goes_on(tmp_path: Path, monkeypat
     assert run.summary["kept_epochs"] == 2
 
 
+def test_it_is_said_which_encoder_was_kept_and_when_the_best_one_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def finished(out: Path, **given: Any) -> str:
+        console = Console(file=io.StringIO(), width=300)
+        quick("byol", out, epochs=4, keep="best-er", console=console, **given)
+        assert isinstance(console.file, io.StringIO)
+        return next(line for line in console.file.getvalue().splitlines() if line.startswith("kept: "))
+
+    as_if(monkeypatch, *map(bounded, (1.0, 5.0, 2.0, 3.0)))
+    assert finished(tmp_path / "asked") == "kept: the encoder after epoch 2, of the highest ER bound on held-out views"
+    as_if(monkeypatch, *map(bounded, (1.0, 5.0, 2.0)))
+    with stopped_before(10):  # after the third epoch, whose checkpoint is not the best one
+        quick("byol", tmp_path / "late", epochs=4)
+    as_if(monkeypatch, bounded(3.0))
+    late = finished(tmp_path / "late", resume=True)
+    assert late.startswith("kept: the encoder after epoch 4; that of the highest ER bound, after epoch 2, was not to be kept")
+    as_if(monkeypatch, *[Look(None, diverging(3, 7))] * 4)
+    assert finished(tmp_path / "none") == "kept: the encoder after epoch 4, as the lens saw no ER bound"
+
+
 @pytest.mark.parametrize("given", [{"keep": "best-er"}, {"patience": 3}, {"on_collapse": "stop"}], ids=str)
 def test_what_needs_the_lens_says_so(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="lens must be true"):

@@ -39,7 +39,7 @@ def finish(loop: Loop, console: Console | None) -> None:
         for x in () if found is None else found.scores:
             console.print(f"{x.name} {x.accuracy:.1%}  ({x.protocol})", highlight=False, markup=False)
         if loop.settings.keep == "best-er":
-            console.print(f"kept: the encoder after epoch {kept}, of the highest ER bound on {views}", highlight=False)
+            console.print(f"kept: {_kept_in_words(loop, kept)}", highlight=False, markup=False)
         if look is not None:
             said = f"lens, on the student's projections of {views}: {look.verdict.title}"
             console.print(said, highlight=False, markup=False)
@@ -102,6 +102,16 @@ def _take_kept(loop: Loop) -> int:
     content = checkpoint.load(loop.run.best)
     loop.parts.method.load_state_dict(content.parts["method"])
     return content.place.epoch
+
+
+def _kept_in_words(loop: Loop, kept: int) -> str:
+    """Which encoder; the best one may be gone, where it was to be kept only since the run was resumed."""
+    best = loop.looks.best_epochs
+    if best is None:
+        return f"the encoder after epoch {kept}, as the lens saw no ER bound"
+    if best == kept:
+        return f"the encoder after epoch {kept}, of the highest ER bound on {views_of(loop.parts.source)}"
+    return f"the encoder after epoch {kept}; that of the highest ER bound, after epoch {best}, was not to be kept at the time"
 
 
 def evaluation(loop: Loop) -> Evaluation | None:

@@ -73,6 +73,12 @@ class Looks:
         return best(self.noted) == len(self.noted) - 1
 
     @property
+    def best_epochs(self) -> int | None:
+        """After how many epochs the look with the highest bound was; None where no look has one."""
+        number = best(self.noted)
+        return None if number is None else self.noted[number][0]
+
+    @property
     def stale(self) -> bool:
         """Whether no look has been better for as long as the run is to wait."""
         patience, number = self._settings.patience, best(self.noted)
