@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 
 @contextmanager
@@ -22,6 +23,25 @@ def appearing(path: Path) -> Iterator[Path]:
         os.replace(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def require_writable(path: Path) -> None:
+    """A file, or a folder, can be made at the path: known before hours of computing, and nothing is left there.
+
+    Raises:
+        NotADirectoryError: what should be its folder is a file.
+        OSError: nothing can be written there.
+    """
+    above = path if path.is_dir() else path.absolute().parent
+    while not above.exists():  # folders that are missing are made
+        above = above.parent
+    if not above.is_dir():
+        raise NotADirectoryError(f"{path} cannot be written: {above} is no folder")
+    try:
+        with NamedTemporaryFile(dir=above, prefix=".entrec"):  # rights tell too little: a disk may be full, or read-only
+            pass
+    except OSError as error:
+        raise type(error)(f"{path} cannot be written: in {above} no file can be made ({error.strerror})") from error
 
 
 def refuse_existing(*paths: Path) -> None:

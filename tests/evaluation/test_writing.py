@@ -1,4 +1,5 @@
 import csv
+import errno
 import json
 import os
 from pathlib import Path
@@ -142,6 +143,10 @@ def test_names_that_are_not_utf_8_are_written_with_escapes(suffix: str, tmp_path
     assert facts["skipped"] == r"caf\udce9.png"
 
 
+def no_room(**_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def test_where_nothing_can_be_written_is_known_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "folder.npy").mkdir()
@@ -157,8 +162,8 @@ def test_where_nothing_can_be_written_is_known_before(tmp_path: Path, monkeypatc
         check_writable(tmp_path / "folder.npy", overwrite=True)
     with pytest.raises(ValueError, match=r"path \(--out\) must end in \.npy or \.safetensors"):
         check_writable(tmp_path / "x.csv")
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(PermissionError, match="may not be written to"):
+    monkeypatch.setattr("entrec.files.NamedTemporaryFile", no_room)
+    with pytest.raises(OSError, match=r"y\.npy cannot be written: in .* no file can be made \(No space left on device\)"):
         check_writable(tmp_path / "y.npy")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.npy", "x.csv"]
 

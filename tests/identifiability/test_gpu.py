@@ -106,6 +106,6 @@ def test_content_and_style_run_as_a_graph_too() -> None:
 
 def test_a_run_that_diverges_says_when() -> None:
     found = identify(
-        replace(SPHERE, space="box", conditional="normal:0.05", output="unbounded", model="normal", rate=1e30), "cuda"
+        replace(SPHERE, space="box", conditional="normal:0.05", output="unbounded", model="normal", rate=1e6), "cuda"
     )
     assert found.diverged is not None

@@ -41,7 +41,7 @@ def test_a_result_says_what_happened_on_the_way() -> None:
 
 def test_a_run_that_diverges_says_when() -> None:
     free = Setting("unbounded", "normal:1", "normal:1", "unbounded", "normal", dim=2, batch=32, steps=40, width=5, draws=10)
-    found = run(replace(free, rate=1e30))
+    found = run(replace(free, rate=1e6))
     assert found.diverged == 2
     assert math.isnan(found.r2)
     assert math.isnan(found.mcc)
@@ -70,10 +70,14 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"output": "sphere", "model": "normal"}, "projections on the sphere need the model vmf:KAPPA, got 'normal'"),
     ({"conditional": "uniform"}, "conditional must tell something"),
     ({"model": "uniform"}, "a model must be"),
-    ({"conditional": "vmf:-1"}, "positive and finite"),
-    ({"model": "vmf:0"}, "positive and finite"),
+    ({"conditional": "vmf:-1"}, "within 1e-06"),
+    ({"model": "vmf:0"}, "within 1e-06"),
     ({"bandwidth": 0.0}, "bandwidth must be positive and finite, got 0.0"),
+    ({"bandwidth": 1e-40}, "bandwidth must be within 1e-06 and 1e\\+06, got 1e-40"),
+    ({"objective": "infonce", "bandwidth": 10.0}, "bandwidth is of ER: InfoNCE has the model as it is, got bandwidth 10"),
     ({"rate": -1.0}, "rate must be positive and finite"),
+    ({"rate": 1e300}, "rate must be within 0 and 1e\\+06, got 1e\\+300"),
+    ({"conditional": "laplace:1e39"}, "within 1e-06"),
     ({"steps": 0}, "steps must be at least 1, got 0"),
     ({"dim": 1}, "dim must be at least 2"),
     ({"seed": -1}, "seed must be at least 0"),

@@ -23,6 +23,10 @@ FLAT: list[tuple[Law, Callable[[float], Any]]] = [
     (Laplace(0.05), lambda centre: stats.laplace(centre, 0.05)),
     (GeneralizedNormal(3.0, 0.05), lambda centre: stats.gennorm(3, centre, 0.05)),
     (Gaussian(2.0), lambda centre: stats.norm(centre, 2.0)),
+    (GeneralizedNormal(0.25, 0.05), lambda centre: stats.gennorm(0.25, centre, 0.05)),  # the ends of what words may ask for
+    (GeneralizedNormal(100.0, 0.5), lambda centre: stats.gennorm(100, centre, 0.5)),
+    (Gaussian(1e6), lambda centre: stats.norm(centre, 1e6)),
+    (Laplace(1e4), lambda centre: stats.laplace(centre, 1e4)),
 ]
 CENTRES = torch.tensor([0.02, 0.5, 0.93])
 

@@ -17,6 +17,7 @@ from entrec.cli import app
 from entrec.cli.edge import console
 from entrec.estimators.density import log_kernel
 from entrec.identifiability import ContentStyle, Isolation, Point, Result, Setting
+from entrec.identifiability import identify as run_setting
 from entrec.paper import identifiability as experiment
 from entrec.paper.identifiability import QUICK, Scale, cells, grid, kept, make, render
 from entrec.paper.identifiability.figure import height, score_at
@@ -107,9 +108,10 @@ def test_rows_that_test_the_theorem_come_first_and_seeds_after_each_other() -> N
 
 
 def test_content_and_style_have_as_many_outputs_as_content_and_then_more() -> None:
-    first, second = (cell.setting for cell in cells(["content-style"], (), 1, Scale()))
+    first, second, wide = (cell.setting for cell in cells(["content-style"], (), 1, Scale()))
     assert first == ContentStyle(content=5, style=5)
     assert second == ContentStyle(content=5, style=5, outputs=10)
+    assert wide == ContentStyle(content=5, style=5, bandwidth=1.0)  # the theorem's q
     assert QUICK.dim == 3
 
 
@@ -207,10 +209,15 @@ def test_other_rows_may_be_longer_but_of_no_other_size(tmp_path: Path, ran: list
     longer = Scale(**{**TINY.given(), "steps": 50, "rate": 3e-4, "schedule": "cosine"})
     make(tmp_path, cells(["affine"], [1], 1, longer), longer, "cpu")
     text = render(tmp_path, ["affine"], TINY, ["command"]).read_text()
-    assert "| 50 | 0.0003, cosine |" in text
-    assert "| 20 | 0.001 |" in text
-    assert "    command --steps 20 --rate 0.001 --schedule constant --precision 32 --only 'affine-02-infonce-*'" in text
-    assert "    command --steps 50 --rate 0.0003 --schedule cosine --precision 32 --only 'affine-01-infonce-*'" in text
+    long, short = "--steps 50 --rate 0.0003 --schedule cosine", "--steps 20 --rate 0.001 --schedule constant"
+    lines = [line for line in text.splitlines() if line.startswith("    command")]
+    assert lines[0].startswith(f"    command {long} --precision 32 --only 'affine-01-infonce-*' --only")
+    assert lines[0].endswith("  # a")
+    assert lines[1].startswith(f"    command {short} --precision 32 --only 'affine-02-infonce-*' --only")
+    assert lines[1].endswith("  # b")
+    assert "99.50 (99.42; +0.08) a | diverged in 1 of 1 (89.31) a | 99.50 (98.94; +0.56) a |" in text
+    assert "99.50 (99.86; -0.36) b |" in text
+    assert "letter" in text
     wider = Scale(**{**TINY.given(), "width": 10})
     with pytest.raises(ValueError, match="width 5 there, 10 now"):
         make(tmp_path, cells(["affine"], [3], 1, wider), wider, "cpu")
@@ -222,11 +229,9 @@ def test_the_table_stands_beside_the_papers(tmp_path: Path, ran: list[Any]) -> N
     make(tmp_path, cells(["affine", "content-style"], [2], 2, TINY), TINY, "cpu")
     text = render(tmp_path, ["affine"], TINY, ["entrec paper identifiability"], ["--row 2"]).read_text()
     lines = {line.split(" | ")[0]: line for line in text.partition("## Content")[0].splitlines() if line.startswith("| ")}
-    assert (
-        "| 99.50 ± 0.00 (99.86; -0.36) | diverged in 2 of 2 (99.87) | 99.50 ± 0.00 (99.80; -0.30) | 20 | 0.001 |"
-        in lines["| 2"]
-    )
-    assert "| not run (99.60) | not run (99.53) | not run (71.47†) | - | - |" in lines["| 5"]
+    assert "| 99.50 ± 0.00 (99.86; -0.36) | diverged in 2 of 2 (99.87) | 99.50 ± 0.00 (99.80; -0.30) |" in lines["| 2"]
+    assert "| not run (99.60) | not run (99.53) | not run (71.47†) |" in lines["| 5"]
+    assert "letter" not in text  # all were trained alike
     assert r"not run (89.85\*)" in lines["| 11"]
     assert (
         "Diverged: affine-02-er-h10-seed0 (by step 10, precision 32), affine-02-er-h10-seed1 (by step 10, precision 32)."
@@ -237,11 +242,10 @@ def test_the_table_stands_beside_the_papers(tmp_path: Path, ran: list[Any]) -> N
     )  # content-style was trained in the same way
     assert "2 latents, batch 16, encoder 5 times as wide" in text
     assert "**Reduced size**" in text
-    assert "CPU; precision 32; seeds [0, 1]" in text
-    assert (
-        "| 1 | 1 | 1 | 1 | not run | not run | not run | not run | - | - |" in text
-    )  # content-style was run too, but not row 1
-    assert "| 2 | 1 | 1 | 2 | 90.0 ± 0.0 | 95.0 ± 0.0 | 1.0 ± 0.0 | 2.0 ± 0.0 | 20 | 0.001 |" in text
+    assert "CPU; precision 32; seeds 0, 1." in text
+    assert "| 1 | 1 | 1 | 1 | 100 | not run | not run | not run | not run |" in text  # content-style was run too, but not row 1
+    assert "| 2 | 1 | 1 | 2 | 100 | 90.0 ± 0.0 | 95.0 ± 0.0 | 1.0 ± 0.0 | 2.0 ± 0.0 |" in text
+    assert "| 3 | 1 | 1 | 1 | 1 | not run |" in text
     assert "## Permutation" not in text
     for suffix in ("png", "svg"):
         assert (tmp_path / f"affine-curves.{suffix}").stat().st_size > 1000
@@ -330,6 +334,10 @@ def test_a_folder_that_cannot_be_used_ends_the_command_too(tmp_path: Path, ran: 
     assert other.exit_code == 2
     assert "is of another setting" in " ".join(other.output.split())
     assert len(ran) == 3
+    empty = call("--quick", "--render", "--out", str(tmp_path / "new"))
+    assert empty.exit_code == 2
+    assert "there are no cells in" in " ".join(empty.output.split())
+    assert not (tmp_path / "new").exists()
 
 
 def identify(*words: str) -> Called:
@@ -353,6 +361,20 @@ def test_one_setting_by_command(tmp_path: Path) -> None:
     again = identify(*small)
     assert again.exit_code == 2
     assert "already exists" in " ".join(again.output.split())
+
+
+def test_a_file_of_another_setting_is_not_said_to_go_on(tmp_path: Path) -> None:
+    path, others = tmp_path / "a.json", Setting(dim=2, batch=32, width=5, steps=40, seed=1)
+
+    def stopping(at: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_setting(others, "cpu", stopping, tmp_path / "a.json.unfinished")
+    done = identify("--dim", "2", "--batch", "32", "--width", "5", "--steps", "40", "--out", str(path))
+    assert done.exit_code == 2
+    assert "of another setting (seed 1 there, 0 now)" in " ".join(done.output.split())
+    assert "going on" not in done.output
 
 
 def test_a_setting_that_was_stopped_goes_on_by_the_same_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,7 +406,10 @@ def test_a_setting_that_was_stopped_goes_on_by_the_same_command(tmp_path: Path, 
         (("--space", "unbounded", "--conditional", "normal:1"), "marginal uniform needs a bounded space"),
         (("--space", "box"), "needs the sphere, got box"),
         (("--output", "sphere", "--model", "normal"), "projections on the sphere need the model vmf:KAPPA"),
-        (("--conditional", "vmf:-1"), "positive and finite"),
+        (("--conditional", "vmf:-1"), "within 1e-06 and 1e+06"),
+        (("--objective", "infonce", "--bandwidth", "10"), "bandwidth is of ER"),
+        (("--device", "cpu:1"), "device must be 'cpu'"),
+        (("--batch", "5000000000", "--dim", "3", "--steps", "1"), "there is not the memory for this"),
         (("--steps", "0"), "steps must be at least 1, got 0"),
         (("--space", "spher"), "did you mean 'sphere'"),
         (("--model", "vnf:1"), "did you mean 'vmf'"),

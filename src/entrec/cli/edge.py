@@ -10,6 +10,7 @@ from typing import NoReturn
 import typer
 from rich.console import Console
 
+from entrec.files import require_writable
 from entrec.saying import show_line
 
 console = Console()
@@ -24,19 +25,23 @@ def require(*modules: str, extra: str) -> None:
 
 
 def require_free(folder: Path, marker: str, overwrite: bool) -> None:
-    """Stop if the folder holds results already."""
+    """Stop if the folder holds results already, or cannot be written to."""
     if folder.exists() and not folder.is_dir():
         fail(f"--out must be a folder, but {folder} is a file")
     if (folder / marker).exists() and not overwrite:
         fail(f"{folder} already holds results; choose another --out, or replace them with --overwrite")
+    with failing_clearly():
+        require_writable(folder)
 
 
 def require_free_file(path: Path, overwrite: bool, option: str = "--out") -> None:
-    """Stop if the file is there already."""
+    """Stop if the file is there already, or cannot be written."""
     if path.is_dir():
         fail(f"{option} must be a file, but {path} is a folder")
     if path.exists() and not overwrite:
         fail(f"{path} already exists; choose another {option}, or replace it with --overwrite")
+    with failing_clearly():
+        require_writable(path)
 
 
 def require_device(device: str) -> None:
@@ -68,12 +73,18 @@ def fail(message: str) -> NoReturn:
 
 @contextmanager
 def failing_clearly() -> Iterator[None]:
-    """Turn the library's own complaints into a message and exit status 2; anything else is a bug and shows its traceback."""
+    """Turn the library's own complaints, and a lack of memory, into a message and exit status 2.
+
+    Anything else is a bug and shows its traceback.
+    """
     try:
         yield
     except (ValueError, TypeError, OSError) as error:
         fail(str(error))
-    except RuntimeError as error:
-        if type(error).__name__ != "DivergedError":
-            raise
-        fail(str(error))
+    except (RuntimeError, MemoryError) as error:
+        name = type(error).__name__  # PyTorch's own classes are not imported for a command that needs none of it
+        if name == "DivergedError":
+            fail(str(error))
+        if name in ("MemoryError", "OutOfMemoryError") or "can't allocate memory" in str(error):
+            fail(f"there is not the memory for this; a smaller batch needs less ({str(error).partition(chr(10))[0] or name})")
+        raise

@@ -56,6 +56,7 @@ def identify(
         from entrec.identifiability import Point, Setting
         from entrec.identifiability import identify as run
         from entrec.identifiability.records import write
+        from entrec.identifiability.unfinished import kept
 
         words: dict[str, Any] = {"space": space, "marginal": marginal, "conditional": conditional, "model": model}
         words |= {"output": output or ("sphere" if model.strip().lower().startswith("vmf") else "unbounded")}
@@ -66,7 +67,7 @@ def identify(
             say(f"step {at.step:>7}  loss {at.loss:9.4f}  R2 {at.r2:7.2%}  MCC {at.mcc:7.2%}")
 
         unfinished = None if out is None else out.with_name(f"{out.name}.unfinished")
-        if unfinished is not None and unfinished.exists():
+        if unfinished is not None and kept(unfinished, chosen) is not None:
             say(f"going on where {unfinished} stopped")
         try:
             found = run(chosen, device, told, unfinished)

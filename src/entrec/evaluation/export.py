@@ -14,7 +14,7 @@ from entrec import checks
 from entrec.evaluation.features import Features, evaluating, require_numbers
 from entrec.evaluation.tensors import write_tensors
 from entrec.evaluation.transform import check_transform, transform_lines
-from entrec.files import appearing, refuse_existing
+from entrec.files import appearing, refuse_existing, require_writable
 from entrec.views.augment import Augment, Plain
 from entrec.views.recipe import recipe as recipe_of
 
@@ -97,6 +97,7 @@ def export_encoder(
         raise ValueError(f"mean must have a number for each of {channels} channels, got {list(mean)}")
     if not overwrite:
         refuse_existing(path)
+    require_writable(path)
     plain = Plain(Augment(recipe_of("none", image_size, 1), mean, std), image_size)
     module, transform = _unwrapped(module), transform_lines(mean, std, image_size)
     check_transform(transform, plain, std)

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import torch
 
 from entrec.evaluation.features import Features
 from entrec.evaluation.tensors import write_tensors
-from entrec.files import appearing, readable, refuse_existing
+from entrec.files import appearing, readable, refuse_existing, require_writable
 
 _HEADER = 2**26  # bytes of names that fit into the header of a safetensors file, which may have 100 MB
 
@@ -66,11 +65,7 @@ def check_writable(path: Path | str, *, overwrite: bool = False) -> None:
         raise IsADirectoryError(f"path (--out) must be a file, but {path} is a folder")
     if not overwrite:
         refuse_existing(path, *(_beside(path) if path.suffix == ".npy" else ()))
-    folder = next(parent for parent in path.absolute().parents if parent.exists())  # folders that are missing are made
-    if not folder.is_dir():
-        raise NotADirectoryError(f"{path} cannot be written: {folder} is no folder")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise PermissionError(f"{path} cannot be written: the folder {folder} may not be written to")
+    require_writable(path)
 
 
 def in_words(skipped: Sequence[str]) -> str:

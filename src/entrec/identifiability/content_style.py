@@ -19,6 +19,7 @@ from entrec.identifiability.experiment import (
     Experiment,
     Precision,
     Schedule,
+    check_numbers,
     device_for,
     device_name,
     rates_of,
@@ -46,8 +47,9 @@ class ContentStyle:
         style: variables of u.
         change: probability that a style variable changes.
         outputs: coordinates of the projections, in (0, 1) each; None: as many as there is content, as in the theorem.
-        bandwidth: of the entropy's kernel, in units of the density exp(-|z2 - z1|^2). At 1, where the cube is about as wide as
-            the kernel, the estimate is largest with all points on the cube's corners; at 0.1, on ten places along a side.
+        bandwidth: b of q, in both terms of the bound: proportional to exp(-|z2 - z1|^2 / b^2). The theorem's q has b = 1, where
+            the cube is about as wide as q and the entropy's estimate largest with all points on the cube's corners; with
+            b = 0.1 it is so on ten places along a side.
         batch: pairs in a step.
         steps: of Adam.
         rate: its learning rate.
@@ -87,8 +89,7 @@ class ContentStyle:
             checks.whole("outputs", self.outputs, 1)
         if not 0 < self.change <= 1:
             raise ValueError(f"change must be a probability above 0, or style would be content, got {self.change}")
-        checks.positive("bandwidth", self.bandwidth)
-        checks.positive("rate", self.rate)
+        check_numbers(self.bandwidth, self.rate)
 
     @property
     def dim(self) -> int:

@@ -10,9 +10,10 @@ import torch
 from torch import Generator, Tensor
 from torch.optim import Adam
 
-from entrec import pairwise
+from entrec import checks, pairwise
 from entrec.compiling import allow_compiling
 from entrec.identifiability import words
+from entrec.identifiability.laws import LEAST, MOST
 from entrec.identifiability.networks import Encoder, Mixing
 from entrec.training.captured import Captured
 from entrec.training.schedule import warmup_cosine
@@ -198,6 +199,14 @@ def rates_of(schedule: Schedule, rate: float, steps: int) -> Rates:
     return lambda step: rate * warmup_cosine(step, steps // _WARMUP, steps)
 
 
+def check_numbers(bandwidth: float, rate: float) -> None:
+    """Both are positive, and what float32 can compute with, as the numbers of laws."""
+    for name, number, least in (("bandwidth", bandwidth, LEAST), ("rate", rate, 0.0)):
+        checks.positive(name, number)
+        if not least <= number <= MOST:
+            raise ValueError(f"{name} must be within {least:g} and {MOST:g}, got {number:g}")
+
+
 def device_for(name: str, precision: Precision = "32") -> torch.device:
     """A device by name, on which products can have the precision; `auto` is a GPU if there is one.
 
@@ -207,7 +216,7 @@ def device_for(name: str, precision: Precision = "32") -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     kind, _, index = name.partition(":")
-    if kind not in ("cpu", "cuda") or (index and not index.isdigit()):
+    if kind not in ("cpu", "cuda") or (":" in name and not (kind == "cuda" and index.isdigit())):
         raise ValueError(
             f"device must be 'cpu', 'cuda', 'cuda:N' or 'auto', got {name!r}{words.nearest(kind, ('cpu', 'cuda'))}"
         )

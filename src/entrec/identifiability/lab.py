@@ -21,6 +21,7 @@ from entrec.identifiability.experiment import (
     Loss,
     Precision,
     Schedule,
+    check_numbers,
     device_for,
     device_name,
     rates_of,
@@ -90,8 +91,9 @@ class Setting:
             checks.whole(name, getattr(self, name), least)
         if self.batch <= self.dim + 1:
             raise ValueError(f"batch must be larger than dim + 1, or it cannot be scored, got {self.batch} for dim {self.dim}")
-        checks.positive("bandwidth", self.bandwidth)
-        checks.positive("rate", self.rate)
+        check_numbers(self.bandwidth, self.rate)
+        if self.objective == "infonce" and self.bandwidth != 1:
+            raise ValueError(f"bandwidth is of ER: InfoNCE has the model as it is, got bandwidth {self.bandwidth:g}")
         _ = self.latents  # refuses what cannot be drawn
         check_fit(self.density, space_named(self.output, self.dim))
         if self.output == "sphere" and not self.density.on_sphere:

@@ -8,6 +8,8 @@ from entrec.identifiability.words import nearest
 Law = VonMisesFisher | Gaussian | Laplace | GeneralizedNormal  # densities that can be drawn from, around a centre
 
 _FORMS = "uniform, vmf:KAPPA, normal:SIGMA, laplace:SCALE or gennorm:BETA:SCALE"
+LEAST, MOST = 1e-6, 1e6  # of its numbers: beyond them float32 holds no more than the law's middle, or its ends
+_SHAPES = 0.25, 100.0  # of a generalised normal's beta: below, all but a point is tail; above, it is uniform
 _COUNTS = {"uniform": (0, 0), "vmf": (1, 1), "normal": (0, 1), "laplace": (0, 1), "gennorm": (1, 2)}
 
 
@@ -36,6 +38,8 @@ def law(word: str) -> Law | None:
         return Gaussian(numbers[0] if numbers else math.sqrt(0.5))
     if name == "laplace":
         return Laplace(numbers[0] if numbers else 1.0)
+    if not _SHAPES[0] <= numbers[0] <= _SHAPES[1]:
+        raise ValueError(f"BETA must be within {_SHAPES[0]:g} and {_SHAPES[1]:g}, got {word!r}")
     return GeneralizedNormal(numbers[0], numbers[1] if len(numbers) > 1 else 1.0)
 
 
@@ -52,6 +56,6 @@ def _number(text: str, word: str) -> float:
         found = float(text)
     except ValueError:
         raise ValueError(f"{text!r} in {word!r} is no number; a law must be {_FORMS}") from None
-    if not 0 < found < math.inf:
-        raise ValueError(f"the numbers of a law must be positive and finite, got {word!r}")
+    if not LEAST <= found <= MOST:
+        raise ValueError(f"the numbers of a law must be within {LEAST:g} and {MOST:g}, got {word!r}")
     return found

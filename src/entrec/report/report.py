@@ -8,7 +8,7 @@ import torch
 from rich.console import Console
 
 from entrec.evaluation.features import extract
-from entrec.files import refuse_existing
+from entrec.files import refuse_existing, require_writable
 from entrec.report.gallery import IMAGES, Gallery
 from entrec.report.known import UNREADABLE
 from entrec.report.names import names_of
@@ -51,6 +51,7 @@ def report(
     out = Path(out)
     if not overwrite:
         refuse_existing(out)
+    require_writable(out)
     opened = [_written(open_run(run)) for run in runs]
     looked = _looked_at(opened, data, device) if images else []
     galleries = [found for found in looked if isinstance(found, Gallery)]

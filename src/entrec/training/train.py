@@ -12,6 +12,7 @@ from torch.utils.data import Dataset
 
 from entrec.data import NAMES, Source, open_source
 from entrec.data.folder import is_run
+from entrec.files import require_writable
 from entrec.training.assemble import Parts, assemble
 from entrec.training.claim import refuse_taken, training_alone
 from entrec.training.devices import fabric_for
@@ -197,6 +198,7 @@ def _begin(run: Run, parts: Parts, overwrite: bool) -> None:
 def _require_free(folder: Path, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder} is a file; the run needs a folder")
+    require_writable(folder)
     if not folder.exists() or not any(folder.iterdir()):
         return
     if not overwrite:

@@ -71,6 +71,8 @@ def identifiability(
         wanted = named(experiment.cells(tables, row or (), seeds, scale), only or ())
         if render:
             require_heard("--render makes no runs", only=only, minutes=minutes)
+            if not (out / "cells").is_dir():
+                raise ValueError(f"there are no cells in {out}, of which --render could make a table")
         else:
             with progress_line() as progress:
                 experiment.make(out, wanted, scale, device, progress, jobs, minutes)

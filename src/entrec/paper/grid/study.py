@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from entrec.files import appearing
+from entrec.files import appearing, require_writable
 from entrec.paper.grid.claims import ENOUGH
 from entrec.paper.grid.experiment import Found
 from entrec.paper.grid.fingerprint import differences, fingerprint
@@ -39,6 +39,7 @@ def begin(out: Path, name: str, preset: Preset, seeds: int | None = None, only: 
     found = named(wanted(name, preset).cells(preset, seeds or preset.seeds), only)
     if out.exists() and not out.is_dir():
         raise ValueError(f"runs need a folder, but {out} is a file")
+    require_writable(out)
     for each in names_of(name):
         _require_no_loss(out / each / "results.json", out / "runs", [cell.name for cell in found])
     facts = _plain(preset.facts())

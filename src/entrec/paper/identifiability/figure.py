@@ -20,7 +20,8 @@ Array = NDArray[np.float64]
 
 _LOOKS = {"infonce": (BLACK, "-"), "er-h10": (BLUE, "--"), "er-h1": (RED, "-")}
 _MARK: dict[str, Any] = {"marker": "<", "markersize": 4, "linestyle": "none", "fillstyle": "none"}
-_TICKS = (0, 50, 90, 99, 99.9)
+_TICKS = (0, 90, 99, 99.9)
+_ACROSS = 4  # panels at the most
 _TOP = 99.99  # above it scores are as good as 100
 _WORDS = {"vmf": "vMF", "normal": "Normal", "laplace": "Laplace", "gennorm": "GenNorm", "uniform": "uniform"}
 
@@ -44,8 +45,8 @@ def score_at(height: ArrayLike) -> Array:
 def curves(found: Mapping[Cell, Any], table: TableName, path: Path) -> None:
     """Draw the rows that have been run, a line for each seed; PNG and SVG."""
     rows = sorted({cell.row for cell in found})
-    across = min(4, len(rows))
-    down = math.ceil(len(rows) / across)
+    down = math.ceil(len(rows) / _ACROSS)
+    across = math.ceil(len(rows) / down)  # as even as it can be
     with mpl.rc_context({**STYLE, "axes.titlesize": 7.5, "xtick.labelsize": 7, "ytick.labelsize": 7}):
         figure = Figure(figsize=(max(4.0, 2.3 * across + 0.5), 2.0 * down + 0.6), layout="constrained")
         axes = figure.subplots(down, across, squeeze=False, sharey=True)
@@ -69,8 +70,8 @@ def _draw(axis: Axes, found: Mapping[Cell, Any], table: TableName, row: Row) -> 
             scores = [100 * (point.r2 if table == "affine" else point.mcc) for point in result.curve]
             axis.plot([point.step for point in result.curve], scores, color=colour, linestyle=line, linewidth=1.2, label=name)
     beside = {"transform": axis.get_yaxis_transform(), "clip_on": False, **_MARK}
-    for column, published in zip(COLUMNS, row.scores, strict=True):
-        axis.plot(1.02, published, color=_LOOKS[column][0], **beside)
+    for place, (column, published) in enumerate(zip(COLUMNS, row.scores, strict=True)):
+        axis.plot(1.02 + 0.04 * place, published, color=_LOOKS[column][0], **beside)  # side by side, as some are equal
     axis.xaxis.set_major_formatter(EngFormatter(sep=""))  # 25k
     axis.set_xlim(left=0)
     axis.set_yscale("function", functions=(height, score_at))

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
+from entrec.files import require_writable
 from entrec.identifiability import unfinished
 from entrec.identifiability.content_style import ContentStyle, Isolation, isolate
 from entrec.identifiability.experiment import Precision, Schedule, device_for
@@ -114,6 +115,7 @@ def make(
         ChildProcessError: a process ended in the middle of a cell; the other cells were run all the same.
     """
     until = math.inf if minutes is None else time.time() + 60 * minutes
+    require_writable(out)
     device_for(device, scale.precision or "32")
     there = {cell.name: cell for cell in kept(out, scale)}
     for cell in wanted:
@@ -203,7 +205,8 @@ def _settings(table: TableName, scale: Scale) -> list[dict[str, Any]]:
     if table == "content-style":
         dim = given.pop("dim", 10)
         parts = {"content": max(1, dim // 2), "style": max(1, dim - dim // 2)}
-        return [{"er": ContentStyle(**parts, **given)}, {"er": ContentStyle(**parts, **given, outputs=dim)}]
+        # As many outputs as content with a narrow q, more of them, and the theorem's q.
+        return [{"er": ContentStyle(**parts, **given, **own)} for own in ({}, {"outputs": dim}, {"bandwidth": 1.0})]
     return [
         {
             column: Setting(

@@ -67,8 +67,7 @@ def bandwidth(column: Column, model: str) -> float:
 
     So :math:`\exp(-|z|^p)` becomes :math:`\exp(-h |z|^p)`, a bandwidth of :math:`h^{-1/p}`, and a von Mises-Fisher
     concentration h times as large, as a temperature of 1 / h does it. By the paper's equation of the density estimate h would
-    widen the density instead. This reading is chosen by its scores: those that were run with it are within a tenth of a point
-    (results/identifiability/notes.md).
+    widen the density instead. This reading is chosen by its scores, and results/identifiability/notes.md says which.
 
     Example:
         >>> bandwidth("er-h10", "vmf:1"), round(bandwidth("er-h10", "normal"), 4), bandwidth("er-h1", "gennorm:3")

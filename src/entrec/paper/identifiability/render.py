@@ -1,9 +1,10 @@
 """From the cells of a folder to the tables, beside the paper's numbers."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
+from string import ascii_lowercase
 from typing import Any, get_args
 
 from entrec.files import appearing
@@ -13,7 +14,12 @@ from entrec.paper.identifiability.grid import MAY_DIFFER, Cell, Scale, cells, ke
 from entrec.paper.identifiability.published import COLUMNS, NAMES, ROWS, SCORES, TableName
 
 NOT_RUN = "not run"
+_CAPTION = (
+    "Each panel's title has the latents' space and law, and below it the projections' space and the model; a line is a seed, "
+    "as long as its training was."
+)
 _Found = Mapping[Cell, Any]
+_Way = tuple[Any, ...]  # values of what may differ between cells
 
 
 def render(out: Path, tables: Sequence[TableName], scale: Scale, command: Sequence[str], chosen: Sequence[str] = ()) -> Path:
@@ -27,39 +33,56 @@ def render(out: Path, tables: Sequence[TableName], scale: Scale, command: Sequen
         chosen: further words: which tables and rows it was called with last.
     """
     found = kept(out, scale)
+    letters = _letters(found)
     lines = ["# Identifiability: what the encoder finds of the latents", "", *_commands(found, command, chosen), ""]
-    lines += _protocol(found, scale)
+    lines += _protocol(found, scale, letters)
     for table in get_args(TableName):
         own = {cell: x for cell, x in found.items() if cell.table == table}
         if not own and table not in tables:
             continue
-        lines += _isolation(own, scale) if table == "content-style" else _published(table, own)
+        lines += _isolation(own, scale, letters) if table == "content-style" else _published(table, own, letters)
         if own and table != "content-style":
             curves(own, table, out / f"{table}-curves")
-            lines += [f"![Score against steps, for each row of the table]({table}-curves.png)", ""]
+            lines += [f"![Score against steps, for each row of the table]({table}-curves.png)", "", _CAPTION, ""]
     path = out / "table.md"
     with appearing(path) as unfinished:
         unfinished.write_text("\n".join(lines))
     return path
 
 
+def _way(x: Any) -> _Way:
+    """How a cell was trained, of what may differ between those of one table."""
+    return tuple(getattr(x.setting, key) for key in MAY_DIFFER)
+
+
+def _ways(found: _Found) -> dict[_Way, list[str]]:
+    """The ways in which cells were trained, in the order of the first of each, with the names of all."""
+    ways: dict[_Way, list[str]] = {}
+    for cell, x in found.items():
+        ways.setdefault(_way(x), []).append(cell.name.rpartition("-seed")[0])
+    return dict(sorted(ways.items(), key=lambda item: item[1]))
+
+
+def _letters(found: _Found) -> dict[_Way, str]:
+    """By which a cell says how it was trained, where not all were trained alike."""
+    ways = _ways(found)
+    return dict(zip(ways, ascii_lowercase, strict=False)) if len(ways) > 1 else {}
+
+
 def _commands(found: _Found, command: Sequence[str], chosen: Sequence[str]) -> list[str]:
     """What makes the cells again, a line for each way in which they were trained; without any, what would make some."""
-    ways: dict[tuple[Any, ...], list[str]] = {}
-    for cell, x in found.items():
-        ways.setdefault(tuple(getattr(x.setting, key) for key in MAY_DIFFER), []).append(cell.name.rpartition("-seed")[0])
-    lines = []
-    for way, names in sorted(ways.items(), key=lambda item: item[1]):
-        which = chosen if len(ways) == 1 else [f"--only '{name}-*'" for name in dict.fromkeys(names)]
+    lines, letters = [], _letters(found)
+    for way, names in _ways(found).items():
+        which = [f"--only '{name}-*'" for name in dict.fromkeys(names)] if letters else chosen
         how = [
             f"--{key} {value:g}" if isinstance(value, float) else f"--{key} {value}"
             for key, value in zip(MAY_DIFFER, way, strict=True)
         ]
-        lines.append(" ".join(["   ", *command, *how, *which]))
+        lines.append(" ".join(["   ", *command, *how, *which, *([f" # {letters[way]}"] if letters else [])]))
     return lines or [" ".join(["   ", *command, *chosen])]
 
 
-def _protocol(found: _Found, scale: Scale) -> list[str]:
+def _protocol(found: _Found, scale: Scale, letters: Mapping[_Way, str]) -> list[str]:
     """How, where, and what went wrong."""
     ours = cells(["affine"], [1], 1, scale)[0].setting
     told = f"{ours.dim} latents, batch {ours.batch}, encoder {ours.width} times as wide, Adam, mixing the best conditioned of "
@@ -70,16 +93,15 @@ def _protocol(found: _Found, scale: Scale) -> list[str]:
     else:
         told += "The paper's protocol has a constant rate of 0.0001 and 300,000 steps."
     told += " h multiplies log q, in both terms of ER."
+    told += " The letter behind a score is that of the command above which made it." if letters else ""
     lines = [told, ""]
     if found:
         results = list(found.values())
         precisions = " and ".join(sorted({x.setting.precision for x in results}))
         where = f"{', '.join(sorted({x.device for x in results}))}; precision {precisions}"
-        seeds = sorted({x.setting.seed for x in results})
-        lines += [
-            f"{len(found)} cells in {sum(x.seconds for x in results) / 60:.1f} minutes of training: {where}; seeds {seeds}.",
-            "",
-        ]
+        seeds, minutes = sorted({x.setting.seed for x in results}), sum(x.seconds for x in results) / 60
+        told = f"{where}; seed{'' if len(seeds) == 1 else 's'} {', '.join(map(str, seeds))}."
+        lines += [f"{len(found)} cells, {minutes:.1f} minutes of training, those side by side added up: {told}", ""]
     lost = [
         f"{cell.name} (by step {x.diverged}, precision {x.setting.precision})"
         for cell, x in found.items()
@@ -88,21 +110,22 @@ def _protocol(found: _Found, scale: Scale) -> list[str]:
     return [*lines, f"Diverged: {', '.join(lost)}.", ""] if lost else lines
 
 
-def _published(table: TableName, found: _Found) -> list[str]:
+def _published(table: TableName, found: _Found, letters: Mapping[_Way, str]) -> list[str]:
     lines = [
         f"## {table.capitalize()}: {SCORES[table]} in percent, ours (the paper's; the difference)",
         "",
-        "| row | space | marginal | conditional | projections | model | " + " | ".join(NAMES.values()) + " | steps | rate |",
-        "|---:|---|---|---|---|---|" + "---:|" * (len(COLUMNS) + 2),
+        "| row | space | marginal | conditional | projections | model | " + " | ".join(NAMES.values()) + " |",
+        "|---:|---|---|---|---|---|" + "---:|" * len(COLUMNS),
     ]
     for number, row in enumerate(ROWS[table], 1):
         of_row = {cell: x for cell, x in found.items() if cell.row == number}
         shown = []
         for column, paper, mark in zip(COLUMNS, row.scores, row.marks, strict=True):
             results = [x for cell, x in of_row.items() if cell.column == column]
-            shown.append(_beside([100 * (x.r2 if table == "affine" else x.mcc) for x in results], paper, mark))
+            scores = [100 * (x.r2 if table == "affine" else x.mcc) for x in results]
+            shown.append(_beside(scores, paper, mark) + _lettered(results, letters))
         words = (row.space, row.marginal, row.conditional, row.output, row.model)
-        lines.append(f"| {number} | {' | '.join((*words, *shown))} | {_trained(of_row)} |")
+        lines.append(f"| {number} | {' | '.join((*words, *shown))} |")
     return [*lines, "", r"\* measured by the paper's authors themselves; † a training that they call unstable.", ""]
 
 
@@ -124,13 +147,10 @@ def _mean(scores: Sequence[float], digits: int) -> str:
     return ", ".join(x for x in (f"{fmean(fine):.{digits}f}{spread}" if fine else "", lost) if x)
 
 
-def _trained(found: _Found) -> str:
-    """Steps and rates of a row's cells."""
-    if not found:
-        return "- | -"
-    steps = sorted({x.setting.steps for x in found.values()})
-    rates = sorted({f"{x.setting.rate:g}{'' if x.setting.schedule == 'constant' else ', cosine'}" for x in found.values()})
-    return f"{' to '.join(dict.fromkeys(f'{x:,}' for x in (steps[0], steps[-1])))} | {'; '.join(rates)}"
+def _lettered(results: Iterable[Any], letters: Mapping[_Way, str]) -> str:
+    """How a cell's seeds were trained, by letters."""
+    found = sorted({letters[_way(x)] for x in results if letters})
+    return f" {', '.join(found)}" if found else ""
 
 
 _PARTS: dict[str, Callable[[Isolation], float]] = {
@@ -141,19 +161,21 @@ _PARTS: dict[str, Callable[[Isolation], float]] = {
 }
 
 
-def _isolation(found: _Found, scale: Scale) -> list[str]:
+def _isolation(found: _Found, scale: Scale, letters: Mapping[_Way, str]) -> list[str]:
     lines = [
         "## Content and style: R2 in percent",
         "",
-        "Views share the content; the bound should keep it and drop the style. Linear regression, then kernel ridge.",
+        "Views share the content; the bound should keep it and drop the style. q is proportional to exp(-h |z2 - z1|^2), the "
+        "theorem's where h = 1. Linear regression, then kernel ridge.",
         "",
-        f"| row | content | style | outputs | {' | '.join(_PARTS)} | steps | rate |",
-        "|---:|---:|---:|---:|" + "---:|" * (len(_PARTS) + 2),
+        f"| row | content | style | outputs | h | {' | '.join(_PARTS)} |",
+        "|---:|---:|---:|---:|---:|" + "---:|" * len(_PARTS),
     ]
     for cell in cells(["content-style"], (), 1, scale):
         setting: Any = cell.setting
         of_row = {other: x for other, x in found.items() if other.row == cell.row}
         shown = [_mean([100 * part(x) for x in of_row.values()], 1) for part in _PARTS.values()]
-        sizes = f"{setting.content} | {setting.style} | {setting.outputs or setting.content}"
-        lines.append(f"| {cell.row} | {sizes} | {' | '.join(shown)} | {_trained(of_row)} |")
+        sizes = f"{setting.content} | {setting.style} | {setting.outputs or setting.content} | {setting.bandwidth**-2:g}"
+        shown[-1] += _lettered(of_row.values(), letters)
+        lines.append(f"| {cell.row} | {sizes} | {' | '.join(shown)} |")
     return [*lines, ""]

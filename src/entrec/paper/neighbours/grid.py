@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from entrec.files import appearing
+from entrec.files import appearing, require_writable
 from entrec.paper import runner
 from entrec.paper.grid.trials import named_values
 from entrec.paper.runner import Cell, Data, Made, Pool
@@ -93,6 +93,7 @@ def make(
     """
     if out.exists() and not out.is_dir():
         raise ValueError(f"runs need a folder, but {out} is a file")
+    require_writable(out)
     path, facts = out / FACTS, where.facts()
     if path.is_file() and any((out / "runs").glob("*")):
         before = where_of(out).facts()

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 import torch
 
 from entrec.data import Held, Source
+from entrec.files import require_writable
 from entrec.paper.runner.apart import train_apart
 from entrec.paper.runner.cell import Cell, Pool, opened, require_scored
 from entrec.paper.runner.mps import side_by_side
@@ -97,6 +98,7 @@ def make(
         ValueError, OSError: the data cannot be opened, or have no labels, which would fail every run.
     """
     until = None if minutes is None else time.time() + 60 * minutes
+    require_writable(pool.folder)
     if cells and minutes != 0:
         progress("opening the data")
         require_scored(opened(pool.data))

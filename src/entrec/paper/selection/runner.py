@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from entrec.files import appearing
+from entrec.files import appearing, require_writable
 from entrec.paper import runner
 from entrec.paper.runner import Data, Made, Pool, opened
 from entrec.paper.selection.grid import cells
@@ -60,6 +60,7 @@ def make(
     retry: bool = False,
 ) -> Made:
     """Train what is not trained yet, `jobs` runs at a time, one folder in `out/runs` each; with `retry` what failed too."""
+    require_writable(out)
     out.mkdir(parents=True, exist_ok=True)
     _require_same(out, where)
     if not (out / UNTRAINED).is_file():
