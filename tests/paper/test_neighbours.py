@@ -13,7 +13,7 @@ from entrec.paper.runner import Cell
 from entrec.paper.runner.notes import note_failure
 from entrec.training.loop import DivergedError
 from entrec.training.presets import LIGHTLY
-from entrec.training.run import Metrics, Run, write_summary
+from entrec.training.run import Metrics, Run, write_config, write_summary
 
 
 def ended(out: Path, name: str, best: float, last: float, seconds: float) -> None:
@@ -22,7 +22,9 @@ def ended(out: Path, name: str, best: float, last: float, seconds: float) -> Non
     rows = Metrics(run.folder / "metrics.csv")
     for epoch, score in ((0, 0.3), (1, best), (2, last)):
         rows.write({"step": epoch + 1, "epoch": epoch, "knn_top1": score})
-    write_summary(run, {"knn_best": best, "knn_top1": last})
+    write_config(run, {"method": "byol", "device": "cpu", "kappa": 10.0, "dim": 64, "epochs": 3})
+    more = {"epochs": 3, "linear_top1": 0.5, "held_out_entropy": 0.8, "verdict": "healthy", "wall_seconds": seconds}
+    write_summary(run, {"knn_best": best, "knn_top1": last, "versions": {"torch": "2.9"}, **more})
     (run.folder / "made.json").write_text(json.dumps({"seconds": seconds, "device": "a card", "torch": "2.9"}))
 
 
@@ -95,7 +97,7 @@ def test_another_protocol_is_refused_and_said_to_be_reduced(out: Path) -> None:
     with pytest.raises(ValueError, match=r"another protocol \(epochs 200 there, 2 now\)"):
         make(out, Where(epochs=2), [])
     render(out)
-    assert "Not the benchmark's size" not in (out / "table.md").read_text()
+    assert "Not the benchmark" not in (out / "table.md").read_text()
 
 
 def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
@@ -110,7 +112,11 @@ def test_the_command_trains_and_renders(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "0 runs were there, 2 made, 0 failed, 0 not begun" in result.output
     text = (tmp_path / "table.md").read_text()
-    assert "Not the benchmark's size" in text
+    assert "**Not the benchmark**" in text
+    assert "of lightly's" not in text.partition("![")[0].partition("## ")[0]  # nothing is judged
+    other = CliRunner().invoke(app, [word if word != "shapes" else "digits" for word in [*call, "--retry"]])
+    assert other.exit_code == 2
+    assert "data shapes there, digits now" in " ".join(other.output.split())
     assert "--data shapes --epochs 1 --backbone tiny --batch-size 64 --images 128" in text
     again = CliRunner().invoke(app, call)
     assert "2 runs were there, 0 made" in again.output

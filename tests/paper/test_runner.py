@@ -140,6 +140,11 @@ def test_a_killed_run_goes_on_where_it_was(pool: Pool, monkeypatch: pytest.Monke
         make(CELLS[:1], pool)
     assert steps == [0, 1, 2, 3]
     assert outcome(pool.folder / CELLS[0].name).state == "not run"
+    other = pool._replace(given={**pool.given, "precision": "bf16"})
+    with pytest.raises(ValueError, match=r"simclr-seed0 was stopped .* begun without a precision, not with bf16: go on as it"):
+        make(CELLS[:2], other)
+    assert outcome(pool.folder / CELLS[0].name).state == "not run"
+    assert not (pool.folder / CELLS[1].name).exists()
     assert make(left(CELLS[:1], pool), pool).done == [CELLS[0].name]
     assert steps == [0, 1, 2, 3, 2, 3]
     wall = Run(pool.folder / CELLS[0].name).summary["wall_seconds"]  # over both sittings

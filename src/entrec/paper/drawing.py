@@ -7,6 +7,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from entrec.files import appearing
+
 # Okabe and Ito's colours, which remain distinct to colour-blind readers.
 BLACK, BLUE, ORANGE, GREEN, RED, GREY = "#000000", "#0072B2", "#E69F00", "#009E73", "#D55E00", "#888888"
 STYLE: dict[Any, Any] = {
@@ -24,11 +26,11 @@ STYLE: dict[Any, Any] = {
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
-    """As PNG and SVG."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """As PNG and SVG, each whole or not at all."""
     paths = [path.with_suffix(suffix) for suffix in (".png", ".svg")]
-    figure.savefig(paths[0], dpi=200)
-    figure.savefig(paths[1], metadata={"Date": None})
+    for where, how in zip(paths, ({"dpi": 200}, {"metadata": {"Date": None}}), strict=True):
+        with appearing(where) as unfinished:
+            figure.savefig(unfinished, **how)
     return paths
 
 

@@ -40,7 +40,14 @@ def ended(
         look = {"held_out_er_bound": bounds[epoch], "held_out_er_ceiling": 9.0, "knn_top1": 0.3}
         look |= {} if codes else {"held_out_infonce_bound": bounds[epoch] / 2}
         rows.write({"step": step, "epoch": epoch, **look})
-    summary = {"linear_top1": linear, "knn_top1": 0.3, "held_out_entropy": 0.8, "verdict": "healthy", "wall_seconds": 60.0}
+    summary = {
+        "epochs": 2,
+        "linear_top1": linear,
+        "knn_top1": 0.3,
+        "held_out_entropy": 0.8,
+        "verdict": "healthy",
+        "wall_seconds": 60.0,
+    }
     write_summary(run, {**summary, "versions": {"torch": "2.9"}, **more})
     return run.folder
 

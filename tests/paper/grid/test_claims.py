@@ -132,6 +132,7 @@ def test_states_together() -> None:
         (("so", "not decided"), "holds in part"),
         (("not so", "not so"), "does not hold here"),
         (("not so", "not run"), "does not hold here"),
+        (("not so", "not decided"), "does not hold in part"),
         (("not decided", "not run"), "not decided"),
         (("failed", "not run"), "failed"),
         (("not run", "not run"), "not run"),
@@ -156,6 +157,13 @@ def test_a_word_says_how_few_seeds_speak() -> None:
 def test_a_part_that_was_not_run_has_no_numbers_and_one_that_failed_has_its_reason() -> None:
     found = Claim("It is so", [Part("BYOL", "so", "3", 3), Part("DINO", "not run"), above("IR", of(broken=(0,)), "nan")])
     assert found.numbers == "BYOL: 3; DINO: not run; IR: failed: OSError: no room"
+
+
+def test_parts_say_their_states_where_these_differ() -> None:
+    assert Claim("It is so", [Part("a", "so", "1", 3), Part("b", "so", "2", 3)]).numbers == "a: 1; b: 2"
+    mixed = Claim("It is so", [Part("a", "not so", "1", 3), Part("b", "not decided", "2", 3)])
+    assert mixed.numbers == "a (not so): 1; b (not decided): 2"
+    assert Claim("x", [Part("a", "failed", "failed: a | b")]).markdown() == r"| x | **failed** | a: failed: a \| b |"
 
 
 def test_runs_that_diverged_may_speak_and_broken_ones_never_do() -> None:

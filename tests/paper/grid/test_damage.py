@@ -33,10 +33,48 @@ def test_a_damaged_metrics_file_is_a_failed_run(out: Path, name: str, content: s
 
 
 def test_a_run_whose_metrics_lack_the_entropy_is_named(out: Path) -> None:
-    (ended(out / "runs", Setting("swav")) / "metrics.csv").write_text("step,epoch,loss\n1,0,2\n")
+    (ended(out / "runs", Setting("swav"), epochs=1) / "metrics.csv").write_text("step,epoch,loss\n1,0,2\n")
     (claim,) = render(out, "clustering").claims
     assert claim.word == "failed"
     assert "SwAV: failed: metrics.csv lacks a number" in claim.numbers
+
+
+@pytest.mark.parametrize("name", ["resilience", "dynamics", "weights", "mi-relation"])
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("summary.json", "{}", "summary.json lacks epochs, summary.json lacks held_out_entropy"),
+        ("summary.json", '{"verdict": "healthy"}', "summary.json lacks epochs"),
+        ("config.yaml", "method: simclr\ndevice: cpu\n", "config.yaml lacks kappa, config.yaml lacks dim"),
+        ("config.yaml", None, "config.yaml"),
+        ("metrics.csv", "step,epoch,entropy\n1,0,-5\n", "metrics.csv ends in epoch 1 of 2"),
+    ],
+)
+def test_a_file_that_lacks_what_is_read_of_it_is_a_failed_run(
+    out: Path, name: str, file: str, content: str | None, said: str
+) -> None:
+    folder = ended(out / "runs", Setting("simclr", er=name == "weights"))
+    (folder / file).unlink() if content is None else (folder / file).write_text(content)
+    found = render(out, name)
+    text = (out / name / "table.md").read_text()
+    assert f"Failed: {folder.name} (damaged: " in text or f"; {folder.name} (damaged: " in text
+    assert said in text
+    assert not any(part.decided and part.seeds for claim in found.claims for part in claim.parts)
+
+
+@pytest.mark.parametrize("score", [float("nan"), "high", True])
+def test_a_score_that_is_no_number_is_none(out: Path, score: object) -> None:
+    ended(out / "runs", Setting("simclr"), linear=score)  # type: ignore[arg-type]
+    render(out, "resilience")
+    assert "| SimCLR | failed in 1 of 1" in (out / "resilience" / "table.md").read_text()
+
+
+@pytest.mark.parametrize("change", [{"name": "other"}, {"epochs": "two"}, {"backbone": 18}, {"weights": 3}])
+def test_a_preset_whose_values_cannot_be_is_named(out: Path, change: dict[str, object]) -> None:
+    facts = json.loads((out / "preset.json").read_text())
+    (out / "preset.json").write_text(json.dumps({**facts, **change}))
+    with pytest.raises(ValueError, match=r"preset\.json is damaged"):
+        render(out, "resilience")
 
 
 def test_a_damaged_preset_is_named(out: Path) -> None:

@@ -108,14 +108,30 @@ def test_a_failed_cell_is_named_with_its_reason(out: Path) -> None:
 
 def test_dynamics_say_which_entropies_rise(out: Path) -> None:
     runs = out / "runs"
-    for method in ("simclr", "byol"):
-        ended(runs, Setting(method, True), entropy=(-5.0, -4.0))
-    ended(runs, Setting("dino", True), entropy=(6.9, 6.8))  # of ln 1024 = 6.93
+    for fraction in (1, 8):
+        for method in ("simclr", "byol"):
+            ended(runs, Setting(method, True, fraction), entropy=(-5.0, -4.0))
+        ended(runs, Setting("dino", True, fraction), entropy=(6.9, 6.8))  # of ln 1024 = 6.93
     ended(runs, Setting("byol"), entropy=(-4.0, -4.05))
     found, table, _ = read(out, "dynamics")
     assert claim(found, "BYOL's entropy does not rise").word == "holds (1 seed)"
-    assert claim(found, "every ER run").word == "holds (1 seed)"
+    assert claim(found, "every ER run").word == "holds in part (1 seed)"  # one is not run
+    ended(runs, Setting("dino", True, centring=False), entropy=(6.9, 6.0))
+    told = claim(read(out, "dynamics")[0], "every ER run")
+    assert told.word == "holds in part (1 seed)"
+    assert "DINO+ER, no centring (not so): -0.90 nats" in told.numbers
+    assert "SimCLR+ER at 1/8 of the batch (so): +1.00 nats" in told.numbers
     assert "| BYOL | 32 | -0.05 | +1.00 | +0.95 | 0.80 | 50.0 | healthy |" in table
+
+
+def test_an_entropy_that_falls_first_and_rises_then_is_said_to_do_both(out: Path) -> None:
+    folder = ended(out / "runs", Setting("byol"), entropy=(-4.0, -4.5))
+    text = (folder / "metrics.csv").read_text()
+    first = next(line for line in text.splitlines() if line.startswith("10,0,,,-4.5"))
+    (folder / "metrics.csv").write_text(text.replace(first, first.replace("-4.5", "-6.0")))  # the mean of its epoch is -5
+    found = claim(read(out, "dynamics")[0], "BYOL's entropy does not rise")
+    assert found.word == "holds in part (1 seed)"
+    assert found.numbers.startswith("from the untrained network (so): -0.50 nats; from the first epoch's mean (not so): +0.50")
 
 
 def test_an_er_run_whose_entropy_falls_is_found_out(out: Path) -> None:

@@ -46,7 +46,7 @@ class Launcher(StrEnum):
 
 
 _PRESET = (
-    "quick: shapes, two minutes on a CPU; cifar10: ResNet-18, 25 epochs; cifar10-tiny: the same with a small encoder; "
+    "quick: shapes and few epochs, for a CPU; cifar10: ResNet-18, 25 epochs; cifar10-tiny: the same with a small encoder; "
     "imagenet: the paper's protocol."
 )
 
@@ -82,7 +82,8 @@ def command_of(name: str) -> Callable[..., None]:
         with failing_clearly():
             how = _How(device, devices, precision, jobs, minutes, retry, keep_checkpoints, launcher, slurm or [])
             if render:
-                require_heard("--render makes no runs", seeds=seeds, only=only, retry=retry)
+                unheard = {"epochs": epochs, "images": images, "seeds": seeds, "only": only, "minutes": minutes, "retry": retry}
+                require_heard("--render makes no runs", **unheard, precision=precision, slurm=slurm)
             else:
                 chosen = grid.PRESETS[preset.value].reduced(data=data, epochs=epochs, images=images, seeds=seeds)
                 require_all_images(devices, chosen.images, asked=images is not None)
@@ -118,6 +119,7 @@ class _How(NamedTuple):
         if self.launcher is Launcher.slurm:  # whose machines have other devices than this one
             require_heard("a cluster's jobs have a limit of their own (--slurm timeout_min=...)", minutes=self.minutes)
             _options(self.slurm)
+            require("submitit", extra="slurm")
         else:
             require_heard("it is for --launcher slurm", slurm=self.slurm)
             require_place(self.device, self.devices)

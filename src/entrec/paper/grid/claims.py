@@ -12,7 +12,9 @@ from typing import Any, Literal, NamedTuple
 from entrec.paper.grid.measured import NOT_RUN, Measured
 
 State = Literal["so", "not so", "not decided", "failed", "not run"]
-Word = Literal["holds", "holds in part", "does not hold here", "not decided", "not run", "failed"]
+Word = Literal[
+    "holds", "holds in part", "does not hold in part", "does not hold here", "not decided", "not run", "failed"
+]  # fmt: skip
 ENOUGH = 3  # seeds; with fewer, a word says how many
 
 
@@ -45,12 +47,16 @@ class Claim(NamedTuple):
 
     @property
     def verdict(self) -> Word:
-        """It holds where every part was run and is so; parts that are missing are never guessed."""
+        """It holds where every part was run and is so; parts that are missing are never guessed.
+
+        In part it holds where a part is so, whatever the others, and does not hold where a part is not so and others are not
+        decided.
+        """
         states = [part.state for part in self.parts]
         if "so" in states:
             return "holds" if set(states) == {"so"} else "holds in part"
         if "not so" in states:
-            return "does not hold here"
+            return "does not hold in part" if "not decided" in states else "does not hold here"
         unknown: tuple[Word, ...] = ("not decided", "failed", "not run")
         return next(word for word in unknown if word in states)
 
@@ -69,8 +75,16 @@ class Claim(NamedTuple):
 
     @property
     def numbers(self) -> str:
-        """All parts', in a line."""
-        return "; ".join(f"{part.what}: {part.numbers or NOT_RUN}" for part in self.parts)
+        """All parts', in a line; where they do not say the same, what each says."""
+        said = {part: part.state for part in self.parts if part.decided or part.state == "not decided"}
+        differing = len(set(said.values())) > 1
+        told = (f" ({said[part]})" if differing and part in said else "" for part in self.parts)
+        return "; ".join(f"{part.what}{state}: {part.numbers or NOT_RUN}" for part, state in zip(self.parts, told, strict=True))
+
+    def markdown(self) -> str:
+        """A table's row; a bar in a failure's reason would end its cell."""
+        cells = (self.statement, f"**{self.word}**", self.numbers)
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
     def facts(self) -> dict[str, Any]:
         """As results.json has them."""

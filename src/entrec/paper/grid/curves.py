@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
@@ -14,6 +14,7 @@ from entrec.paper.grid.measured import NOT_RUN, Measured
 from entrec.paper.grid.trials import Rows, Trials
 
 KNN = "online kNN, held out (%)"
+Since = Literal["untrained", "first epoch"]
 CODES = {"dino": "codes", "swav": "prototypes", "deepcluster": "clusters"}
 
 
@@ -46,11 +47,12 @@ def looks(rows: Rows, key: str) -> tuple[list[float], list[float]]:
     return [x for x, _ in found], [y for _, y in found]
 
 
-def rise(trials: Trials, key: str) -> Measured:
-    """From the untrained network, in the first row, to the last epoch's mean."""
+def rise(trials: Trials, key: str, since: Since = "untrained") -> Measured:
+    """From the untrained network, in the first row, or from the first epoch's mean, to the last epoch's mean."""
 
     def read(rows: Rows) -> float | None:
-        y = by_epoch(rows, key)[1]
+        x, y = by_epoch(rows, key)
+        y = [value for place, value in zip(x, y, strict=True) if place > 0 or since == "untrained"]
         return y[-1] - y[0] if y and math.isfinite(y[-1] - y[0]) else None
 
     return trials.over_training(read)

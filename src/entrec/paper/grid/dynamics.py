@@ -3,16 +3,16 @@
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from entrec.lens.verdict import FAILURES, HOPELESS
 from entrec.paper.drawing import BLACK, BLUE, GREEN, GREY, ORANGE, STYLE, legend_of, save
-from entrec.paper.grid.claims import Claim, Part, State, at_most, both, either, judged, over
+from entrec.paper.grid.claims import ENOUGH, Claim, Part, State, at_most, both, either, judged, over
 from entrec.paper.grid.collapse import collapses, more_accurate
-from entrec.paper.grid.curves import KNN, draw, floor, has_codes, last, looks, rise, say_why_empty
+from entrec.paper.grid.curves import KNN, Since, draw, floor, has_codes, last, looks, rise, say_why_empty
 from entrec.paper.grid.experiment import Experiment, Found, Table, Wanted
 from entrec.paper.grid.measured import Measured
 from entrec.paper.grid.presets import SMALL, Preset
@@ -71,15 +71,21 @@ def _held_out(trials: Trials) -> Measured:
 
 
 def _claims(pool: Pooled) -> list[Claim]:
-    rising = [_rising(pool(method, True)) for method in METHODS]
-    byol = rise(pool("byol"), "entropy")
-    numbers = f"{byol.shown(2, sign=True)} nats"
+    falling = [_not_rising(pool("byol"), since) for since in get_args(Since)]
+    rising = [_rising(pool(setting)) for setting in wanted(pool.preset).claims if setting.er]
     return [
-        Claim("BYOL's entropy does not rise", [judged("BYOL", byol, at_most(byol, _RISE), numbers, diverged="not decided")]),
+        Claim("BYOL's entropy does not rise", falling),
         Claim("The entropy of every ER run rises, or that of its codes stays near ln m", rising),
         Claim("Without centring DINO collapses and DINO+ER trains", _without_centring(pool)),
         Claim(f"A frozen random teacher: entropy high (over {_HIGH:g} of the way from 0 to 1), little learnt", _frozen(pool)),
     ]
+
+
+def _not_rising(trials: Trials, since: Since) -> Part:
+    """It may fall in the first steps and rise from there: which of the two is meant, a reader must know."""
+    change = rise(trials, "entropy", since)
+    word = "from the untrained network" if since == "untrained" else "from the first epoch's mean"
+    return judged(word, change, at_most(change, _RISE), f"{change.shown(2, sign=True)} nats", diverged="not decided")
 
 
 def _rising(trials: Trials) -> Part:
@@ -88,7 +94,8 @@ def _rising(trials: Trials) -> Part:
     state: State = over(change, _RISE)
     if trials.runs and has_codes(trials):
         state = either(state, over(last(trials, "entropy"), _NEAR * math.log(trials.config["codes"])))
-    return judged(trials.setting.label, change, state, f"{change.shown(2, sign=True)} nats", diverged="not so")
+    batch = "" if trials.setting.fraction == 1 else f" at 1/{trials.setting.fraction} of the batch"
+    return judged(f"{_label(trials.setting)}{batch}", change, state, f"{change.shown(2, sign=True)} nats", diverged="not so")
 
 
 def _without_centring(pool: Pooled) -> list[Part]:
@@ -133,10 +140,16 @@ def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
         for row, name in zip(axes, names, strict=True):
             row[0].set_ylabel(name)
         if any(line.get_linestyle() == "--" for axis in axes.flat for line in axis.get_lines()):
-            axes[0, 0].plot([], [], color=BLACK, linestyle="--", label=f"dashed: batch {pool.preset.batch // SMALL}")
+            axes[-1, -1].plot([], [], color=GREY, linestyle="--", label=f"dashed: batch {pool.preset.batch // SMALL}")
         legend_of(figure, list(axes.flat), columns=3)
         save(figure, path)
-    return [(path.with_suffix(".png"), "Entropy, reconstruction and accuracy over training")]
+    few = [
+        f"{_label(x)} {pool.preset.batch // x.fraction} ({n})"
+        for x in wanted(pool.preset).all
+        if 0 < (n := len(pool(x).runs)) < ENOUGH
+    ]
+    told = f"; bands from the lowest seed to the highest; fewer than {ENOUGH} seeds: {', '.join(few)}" if few else ""
+    return [(path.with_suffix(".png"), f"Entropy, reconstruction and accuracy (kNN) over training{told}")]
 
 
 def _look(setting: Setting, fraction: int) -> dict[str, Any]:

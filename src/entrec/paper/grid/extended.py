@@ -7,7 +7,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from entrec.paper.drawing import BLACK, BLUE, STYLE, save
-from entrec.paper.grid.claims import Claim, above
+from entrec.paper.grid.claims import ENOUGH, Claim, above
 from entrec.paper.grid.experiment import Experiment, Found, Table, Wanted
 from entrec.paper.grid.presets import SMALL, Preset
 from entrec.paper.grid.published import EXTENDED
@@ -80,9 +80,20 @@ def _claims(pool: Pooled) -> list[Claim]:
     ]
 
 
+def _named(row: Setting) -> str:
+    words = [row.label, *(["continuous"] if row.estimator else [])]
+    return ", ".join([*words, *(["no EMA"] if row.method in _TEACHERS and not _has_ema(row) else [])])
+
+
+def _fewest(pool: Pooled, row: Setting) -> int:
+    """Seeds of its two points, of those that are there."""
+    seeds = [len(pool(x).runs) for x in (row, replace(row, fraction=SMALL))]
+    return min((x for x in seeds if x), default=ENOUGH)
+
+
 def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
     """Two points a row: the base and the small batch."""
-    names = [row.label + ("" if _has_ema(row) or row.method not in _TEACHERS else ", no EMA") for row in ROWS]
+    names = [_named(row) + (" *" if _fewest(pool, row) < ENOUGH else "") for row in ROWS]
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(6.0, 3.2), layout="constrained")
         axis = figure.subplots()
@@ -91,18 +102,19 @@ def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
             colour = BLUE if row.er else BLACK
             both = [pool(row).accuracy, pool(replace(row, fraction=SMALL)).accuracy]
             if all(x.by_seed for x in both):
-                axis.plot([x.mean for x in both], [place, place], color=colour, linewidth=1.2, alpha=0.6)
-            for measured, fill in zip(both, (colour, "white"), strict=True):
+                axis.plot([x.mean for x in both], [place - 0.12, place + 0.12], color=colour, linewidth=1.2, alpha=0.6)
+            for measured, fill, beside in zip(both, (colour, "white"), (-0.12, 0.12), strict=True):  # bars may overlap
                 if measured.by_seed:
                     axis.errorbar(
-                        measured.mean, place, xerr=measured.deviation if len(measured.by_seed) > 1 else None, fmt="o",
+                        measured.mean, place + beside, xerr=measured.deviation if len(measured.by_seed) > 1 else None, fmt="o",
                         color=colour, markerfacecolor=fill, markersize=5, capsize=2,
                     )  # fmt: skip
         axis.scatter([], [], color=BLACK, label=labels[0])
         axis.scatter([], [], facecolor="white", edgecolor=BLACK, label=labels[1])
         axis.set_yticks(range(len(ROWS)), names)
         axis.invert_yaxis()
-        axis.set_xlabel("linear probe (%)")
+        few = any(name.endswith("*") for name in names)
+        axis.set_xlabel("linear probe (%)" + (f"; * fewer than {ENOUGH} seeds somewhere" if few else ""))
         axis.grid(axis="y", visible=False)
         figure.legend(loc="outside upper center", ncols=2)
         save(figure, path)

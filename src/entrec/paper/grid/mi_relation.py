@@ -128,7 +128,9 @@ def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
         for axis, method in zip(axes.flat, BOUNDS, strict=True):
             trials = pool(method)
             draw(axis, trials, _KEYS["er"], looks, color=BLUE, label="ER bound")
-            draw(axis, trials, _KEYS["infonce"], looks, color=ORANGE, label="InfoNCE bound")
+            draw(
+                axis, trials, _KEYS["infonce"], looks, color=ORANGE, linestyle="--", label="InfoNCE bound"
+            )  # may lie on the other
             if not trials.runs:
                 say_why_empty(axis, [trials])
             else:
@@ -142,6 +144,9 @@ def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
                     marker=None,
                     label="ER bound's ceiling",
                 )
+                if not has_codes(trials):
+                    ceiling: dict[str, Any] = {"color": ORANGE, "linestyle": ":", "marker": None}
+                    draw(axis, trials, "held_out_infonce_ceiling", looks, label="InfoNCE bound's ceiling", **ceiling)
             axis.set_title(NAMES[method] + (" (codes)" if trials.runs and has_codes(trials) else ""))
             axis.axhline(0, color=GREY, linewidth=0.6)
         for axis in axes[1]:

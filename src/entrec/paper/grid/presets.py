@@ -112,7 +112,7 @@ CIFAR10 = Preset(
     given={"optimizer": "lars", "compile": True},  # what one run has compiled is there for the others, though each is short
 )
 
-# The same with an encoder that needs a fortieth of the operations: all names with three seeds in minutes on one GPU.
+# The same with an encoder that needs a fortieth of the operations: a run of it is a minute on a GPU, in a small batch a few.
 TINY = replace(CIFAR10, name="cifar10-tiny", backbone="tiny", given={"optimizer": "lars"})
 
 # The paper's protocol (Section 5): 400 epochs, batch 4096, LARS at 0.3, EMA 0.99.

@@ -7,8 +7,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from entrec.paper.drawing import BLACK, BLUE, STYLE, legend_of, save
-from entrec.paper.grid.claims import Claim, Part, State, at_most, judged, smaller_drop
+from entrec.paper.drawing import BLACK, BLUE, GREY, STYLE, legend_of, save
+from entrec.paper.grid.claims import ENOUGH, Claim, Part, State, at_most, judged, smaller_drop
 from entrec.paper.grid.curves import say_why_empty
 from entrec.paper.grid.experiment import Experiment, Found, Table, Wanted
 from entrec.paper.grid.measured import Measured
@@ -104,7 +104,11 @@ def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
     batches: list[_At] = [(preset.batch // x, {"fraction": x}) for x in (1, *sorted(preset.fractions))]
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9.6, 2.5), layout="constrained")
-        axes = figure.subplots(1, len(METHODS) + len(TEACHERS), sharey=True)
+        axes = figure.subplots(1, len(METHODS) + len(TEACHERS))
+        for group in (axes[: len(METHODS)], axes[len(METHODS) :]):  # a fast teacher costs so much that batches would look alike
+            for axis in group[1:]:
+                axis.sharey(group[0])
+                axis.tick_params(labelleft=False)
         for axis, method in zip(axes, METHODS, strict=False):
             _panel(axis, pool, method, batches)
             axis.set_xscale("log", base=2)
@@ -119,6 +123,9 @@ def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
             axis.set_xlim(*_around([x for x, _ in emas.values()]))
             axis.set(title=NAMES[method], xlabel="EMA of the teacher")
         axes[0].set_ylabel("linear probe (%)")
+        few = any(0 < len(pool(setting).runs) < ENOUGH for setting in wanted(preset).all)
+        if few:
+            axes[0].errorbar([], [], fmt="o", color=GREY, markerfacecolor="white", label=f"open: fewer than {ENOUGH} seeds")
         legend_of(figure, axes)
         save(figure, path)
     return [(path.with_suffix(".png"), "Linear probe against the batch size and the teacher's EMA")]
@@ -126,13 +133,19 @@ def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
 
 def _panel(axis: Axes, pool: Pooled, method: str, at: list[_At]) -> None:
     for er, colour, marker, label in ((False, BLACK, "s", "own loss"), (True, BLUE, "o", "ER")):
-        drawn = [(x, accuracy) for x, change in at if (accuracy := pool(method, er, **change).accuracy).by_seed]
-        if not drawn:
+        drawn = sorted(((x, pool(method, er, **change).accuracy) for x, change in at), key=lambda point: point[0])
+        if not any(accuracy.by_seed for _, accuracy in drawn):
             continue
-        x, means = [x for x, _ in drawn], [accuracy.mean for _, accuracy in drawn]
-        errors = [accuracy.deviation if len(accuracy.by_seed) > 1 else 0.0 for _, accuracy in drawn]
-        look = {"color": colour, "marker": marker, "markersize": 4, "linewidth": 1.3, "capsize": 2}
-        axis.errorbar(x, means, errors, label=label, **look)  # type: ignore[arg-type]
+        # Across a place without a run a whole line would be a guess.
+        there = [(x, accuracy.mean) for x, accuracy in drawn if accuracy.by_seed]
+        axis.plot(*zip(*there, strict=True), color=colour, linewidth=1.0, linestyle=":")
+        axis.plot([x for x, _ in drawn], [accuracy.mean for _, accuracy in drawn], color=colour, linewidth=1.3)
+        for fill, enough in ((colour, True), ("white", False)):
+            own = [(x, y) for x, y in drawn if y.by_seed and (len(y.by_seed) >= ENOUGH) == enough]
+            look = {"fmt": marker, "color": colour, "markerfacecolor": fill, "markersize": 4.5, "capsize": 2}
+            errors = [y.deviation if len(y.by_seed) > 1 else 0.0 for _, y in own]
+            axis.errorbar([x for x, _ in own], [y.mean for _, y in own], errors, **look)  # type: ignore[arg-type]
+        axis.plot([], [], color=colour, marker=marker, markersize=4.5, linewidth=1.3, label=label)
     if not axis.containers:
         say_why_empty(axis, [pool(method, er, **change) for _, change in at for er in (False, True)])
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ def begin(out: Path, name: str, preset: Preset, seeds: int | None = None, only: 
     if out.exists() and not out.is_dir():
         raise ValueError(f"runs need a folder, but {out} is a file")
     require_writable(out)
+    if preset.images is not None and preset.images < preset.batch:
+        raise ValueError(f"images (--images) must be a batch at least, here {preset.batch}, got {preset.images}")
     for each in names_of(name):
         _require_no_loss(out / each / "results.json", out / "runs", [cell.name for cell in found])
     facts = _plain(preset.facts())
@@ -88,10 +91,15 @@ def preset_of(out: Path) -> Preset:
     facts = named_values(path)
     facts.pop(SEEN, None)
     try:
+        usual = PRESETS[facts["name"]]
         tuples = {key: tuple(facts[key]) for key in ("fractions", "emas", "weights")}
-        return Preset(**{**facts, **tuples})
+        found = Preset(**{**facts, **tuples})
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
+        raise ValueError(f"{path} is damaged: {error!r}") from error
+    for key, value in asdict(usual).items():
+        if key != "images" and type(getattr(found, key)) is not type(value):
+            raise ValueError(f"{path} is damaged: {key} is {getattr(found, key)!r}, and should be like {value!r}")
+    return found
 
 
 def render(out: Path, name: str) -> Found:
@@ -141,7 +149,7 @@ def markdown(name: str, preset: Preset, found: Found, trials: Sequence[Trials]) 
     made_of = _made(trials, [x for x in trials if x.setting in claims])
     lines = [f"# {EXPERIMENTS[name].title}", "", f"    {command(name, preset)}", "", _protocol(preset), "", *made_of]
     lines += ["## The paper's claims", "", "| claim | | the numbers |", "|---|---|---|"]
-    lines += [f"| {claim.statement} | **{claim.word}** | {claim.numbers} |" for claim in found.claims]
+    lines += [claim.markdown() for claim in found.claims]
     lines += ["", *(line for table in found.tables for line in table.markdown())]
     lines += [line for path, what in found.figures for line in (f"![{what}]({path.name})", "")]
     return "\n".join(lines)
@@ -171,10 +179,21 @@ def _made(trials: Sequence[Trials], carrying: Sequence[Trials]) -> list[str]:
             f"seeds {', '.join(map(str, seeds))}.{_few(carrying)}",
             "",
         ]
+        lines += _by_device(trials) if len(devices) > 1 else []
     failed = [f"{x.name}-seed{seed} ({reason})" for x in trials for seed, reason in x.failures.items()]
     missing = [x.name for x in trials if x.state == "not run"]
     lines += [f"Failed: {'; '.join(failed)}.", ""] if failed else []
     return lines + ([f"Not run: {', '.join(missing)}.", ""] if missing else [])
+
+
+def _by_device(trials: Sequence[Trials]) -> list[str]:
+    """Which runs were made on what, but for the most common; between them a seed has not the same draws."""
+    found: dict[str, list[str]] = {}
+    for x in trials:
+        for seed, run in x.runs.items():
+            found.setdefault(_device(run), []).append(f"{x.name}-seed{seed}")
+    fewer = sorted(found.items(), key=lambda item: len(item[1]))[:-1]
+    return [*(f"On {device}: {', '.join(names)}." for device, names in fewer), ""]
 
 
 def _device(run: Run) -> str:

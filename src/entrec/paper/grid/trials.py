@@ -1,12 +1,13 @@
 """The runs of a setting, over seeds, and what can be read off them."""
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from entrec.paper.grid.measured import NOT_RUN, Measured
 from entrec.paper.grid.presets import Preset
@@ -15,6 +16,10 @@ from entrec.paper.runner import MADE, outcome
 from entrec.training.run import Run
 
 Rows = Sequence[Mapping[str, float]]
+# What is read of a run's files, which may have been cut, edited or written by another version.
+_SUMMARY = ("epochs", "held_out_entropy", "knn_top1", "linear_top1", "verdict", "versions", "wall_seconds")
+_CONFIG, _POINTS = ("method", "device"), ("kappa", "dim")
+_OF_METHOD = {"dino": ("codes", "bottleneck", "kappa"), "swav": ("prototypes",), "deepcluster": ("clusters",)}
 
 
 class Ended(NamedTuple):
@@ -31,7 +36,7 @@ class Ended(NamedTuple):
 
     def measured(self, found: Mapping[int, float | None], lacking: str) -> Measured:
         """A number of each run that can be read; those without one count as broken, with what they lack."""
-        known = {seed: float(x) for seed, x in found.items() if x is not None}
+        known = {seed: float(x) for seed, x in found.items() if is_number(x)}
         return Measured(known, frozenset(self.diverged), {**self.broken, **dict.fromkeys(found.keys() - known, lacking)})
 
 
@@ -97,7 +102,7 @@ class Trials:
     @property
     def accuracy(self) -> Measured:
         """The linear probe, in percent."""
-        return self.number(lambda summary: None if summary["linear_top1"] is None else 100 * summary["linear_top1"])
+        return self.number(lambda summary: 100 * x if is_number(x := summary["linear_top1"]) else None)
 
     @property
     def verdicts(self) -> dict[int, str]:
@@ -146,18 +151,28 @@ def _seeds(folder: Path, name: str) -> Iterator[tuple[int, Path]]:
     yield from sorted((int(match[1]), path) for match, path in found if match)
 
 
+def is_number(x: object) -> TypeGuard[float]:
+    """A file that was cut or edited may hold anything."""
+    return isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x)
+
+
 def damage_of(run: Run) -> str:
-    """What is wrong with the files of a run that has ended, in a line; nothing where all can be read."""
+    """What is wrong with the files of a run that has ended, in a line; nothing where all that is read of them is there."""
     try:
-        _ = run.summary
-        rows = run.metrics
-        if (run.folder / "config.yaml").is_file():
-            _ = run.config
+        summary, rows, config = run.summary, run.metrics, run.config
         made(run)
     except (ValueError, OSError) as error:
         said = " ".join(str(error).split())
         return f"damaged: {said.replace(f'{run.folder}/', '').replace(' is damaged: ', ': ')}"
-    return "" if rows else "damaged: metrics.csv holds no row"
+    lacking = [f"summary.json lacks {key}" for key in _SUMMARY if key not in summary]
+    options = _OF_METHOD.get(str(config.get("method")), _POINTS)
+    lacking += [f"config.yaml lacks {key}" for key in (*_CONFIG, *options) if key not in config]
+    if lacking:
+        return f"damaged: {', '.join(lacking)}"
+    if not rows:
+        return "damaged: metrics.csv holds no row"
+    ends, epochs = int(max(row["epoch"] for row in rows)) + 1, summary["epochs"]
+    return f"damaged: metrics.csv ends in epoch {ends} of {epochs}" if ends != epochs else ""
 
 
 def made(run: Run) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def _lambda(trials: Trials) -> str:
 def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
     """Both terms on the left, the online probe on the right."""
     weights = pool.preset.weights
-    colours = colormaps["viridis"]([0.92 * place / max(1, len(weights) - 1) for place in range(len(weights))])
+    colours = colormaps["plasma"]([0.82 * place / max(1, len(weights) - 1) for place in range(len(weights))])
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(8.4, 2.8), layout="constrained")
         terms, reconstruction, accuracy = figure.subplots(1, 3)

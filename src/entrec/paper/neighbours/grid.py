@@ -8,13 +8,16 @@ from typing import Any
 
 from entrec.files import appearing, require_writable
 from entrec.paper import runner
+from entrec.paper.grid.fingerprint import differences, fingerprint
 from entrec.paper.grid.trials import named_values
 from entrec.paper.runner import Cell, Data, Made, Pool
+from entrec.paper.runner.cell import opened
 from entrec.training.presets import LIGHTLY
 
 # kNN in percent, the best of 200 test epochs: lightly's documentation, CIFAR-10 benchmark, table of 27.03.2023, batch 512.
 PUBLISHED = {"byol": 86.8, "simclr": 84.8, "moco": 84.7, "swav": 84.2, "dino": 81.3}
-FACTS = "protocol.json"
+CIFAR10 = {"train": 50_000, "test": 10_000, "classes": 10}
+FACTS, SEEN = "protocol.json", "seen"
 
 
 @dataclass(frozen=True)
@@ -69,10 +72,18 @@ def where_of(out: Path) -> Where:
     path = out / FACTS
     if not path.is_file():
         raise ValueError(f"{out} holds no runs of this benchmark: it has no {FACTS}")
+    facts = named_values(path)
+    facts.pop(SEEN, None)
     try:
-        return Where(**named_values(path))
+        return Where(**facts)
     except TypeError as error:
         raise ValueError(f"{path} is damaged: {error}") from error
+
+
+def seen_of(out: Path) -> dict[str, Any]:
+    """What was seen of the data of the runs in a folder; nothing where it was not noted."""
+    found: dict[str, Any] = named_values(out / FACTS).get(SEEN, {})
+    return found
 
 
 def make(
@@ -95,12 +106,20 @@ def make(
         raise ValueError(f"runs need a folder, but {out} is a file")
     require_writable(out)
     path, facts = out / FACTS, where.facts()
-    if path.is_file() and any((out / "runs").glob("*")):
+    claimed = path.is_file() and any((out / "runs").glob("*"))
+    if claimed:
         before = where_of(out).facts()
         told = "; ".join(f"{key} {before.get(key)} there, {facts[key]} now" for key in facts if before.get(key) != facts[key])
         if told:
             raise ValueError(f"{out} holds runs of another protocol ({told}): choose another folder")
+    pool = where.pool(out, device, keep)
+    left, seen = runner.left(wanted, pool, retry), seen_of(out) if claimed else {}
+    if left:
+        now = fingerprint(opened(pool.data))
+        if seen and (differing := differences(seen, now)):
+            raise ValueError(f"{out} holds runs on other data ({'; '.join(differing)}): choose another folder")
+        seen = now
+    facts |= {SEEN: seen} if seen else {}
     with appearing(path) as unfinished:
         unfinished.write_text(json.dumps(facts, indent=1) + "\n")
-    pool = where.pool(out, device, keep)
-    return runner.make(runner.left(wanted, pool, retry), pool, jobs, minutes, progress)
+    return runner.make(left, pool, jobs, minutes, progress)

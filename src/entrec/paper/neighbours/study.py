@@ -1,6 +1,7 @@
 """From the runs to a table beside lightly's numbers, what it says, and the scores over training."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from entrec.paper.grid.measured import Measured
 from entrec.paper.grid.setting import NAMES
 from entrec.paper.grid.trials import Ended, ended, made
 from entrec.paper.neighbours.figure import draw
-from entrec.paper.neighbours.grid import PUBLISHED, Where, name_of, where_of
+from entrec.paper.neighbours.grid import CIFAR10, PUBLISHED, Where, name_of, seen_of, where_of
 from entrec.training.presets import LIGHTLY
 
 _NEAR = 1.5  # points that a method may be below lightly's
@@ -31,7 +32,7 @@ class Study(NamedTuple):
     """What came out."""
 
     table: Table
-    claims: list[Claim]
+    claims: list[Claim]  # none where the runs are not the benchmark's
     scored: dict[tuple[str, bool], Scored]
 
 
@@ -43,12 +44,19 @@ def render(out: Path) -> Study:
     """
     where = where_of(out)
     scored = {(method, er): _scored(out / "runs", method, er) for method in PUBLISHED for er in (False, True)}
-    study = Study(_table(scored), _claims(scored), scored)
+    study = Study(_table(scored), _claims(scored) if _comparable(where, seen_of(out)) else [], scored)
     curves = {key: [run.metrics for run in found.ended.runs.values()] for key, found in scored.items()}
     draw({NAMES[method]: (PUBLISHED[method], curves[method, False], curves[method, True]) for method in PUBLISHED}, out / "knn")
     _write(out / "table.md", _markdown(where, study))
     _write(out / "results.json", json.dumps(_document(where, study), indent=1) + "\n")
     return study
+
+
+def _comparable(where: Where, seen: Mapping[str, Any]) -> bool:
+    """Whether the runs are the benchmark's: its protocol, and as many images of as many classes as CIFAR-10 has."""
+    facts, usual = where.facts(), Where().facts()
+    sizes = {key: seen[key] for key in CIFAR10 if key in seen}  # folders of before it was kept have none
+    return all(facts[key] == usual[key] for key in facts if key != "data") and sizes in ({}, CIFAR10)
 
 
 def _scored(folder: Path, method: str, er: bool) -> Scored:
@@ -104,18 +112,17 @@ def _markdown(where: Where, study: Study) -> str:
         for key, found in study.scored.items()
         for seed, reason in found.ended.failures.items()
     ]
-    reduced = any(facts[key] != usual[key] for key in ("epochs", "backbone", "batch_size", "images"))
     lines = ["# Accuracy beside lightly's CIFAR-10 benchmark", "", f"    entrec paper neighbours{given}", ""]
     lines += [
         f"{facts['data']}, {where.backbone}, batch {where.batch_size}, {where.epochs} epochs. Protocol: "
         + " ".join(LIGHTLY.source.split())
-        + (" **Not the benchmark's size**: nothing here is to be compared with it." if reduced else ""),
+        + ("" if study.claims else " **Not the benchmark**, but of another size or on other data: nothing is to be compared."),
         "",
     ]
     lines += [f"{len(runs)} runs: {'; '.join(devices)}.", ""] if runs else ["No run has ended yet.", ""]
     lines += [f"Failed: {'; '.join(failed)}.", ""] if failed else []
-    lines += ["| | | the numbers |", "|---|---|---|"]
-    lines += [f"| {claim.statement} | **{claim.word}** | {claim.numbers} |" for claim in study.claims]
+    lines += ["| | | the numbers |", "|---|---|---|"] if study.claims else []
+    lines += [claim.markdown() for claim in study.claims]
     return "\n".join([*lines, "", *study.table.markdown(), "![kNN over training](knn.png)", ""])
 
 

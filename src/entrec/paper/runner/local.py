@@ -95,10 +95,12 @@ def make(
         progress: hears how far it is, and the runs that are being made; also from another thread.
 
     Raises:
-        ValueError, OSError: the data cannot be opened, or have no labels, which would fail every run.
+        ValueError, OSError: the data cannot be opened, or have no labels, which would fail every run; or a run that was stopped
+            had another precision than is asked for.
     """
     until = None if minutes is None else time.time() + 60 * minutes
     require_writable(pool.folder)
+    _require_same_precision(cells, pool)
     if cells and minutes != 0:
         progress("opening the data")
         require_scored(opened(pool.data))
@@ -123,6 +125,19 @@ def make(
     lost = found["device lost"]
     stopped = f"the GPU failed in {lost[0]}, and a process cannot use it again" if lost and jobs == 1 else ""
     return Made(found["done"], [*found["failed"], *lost], found["not begun"], found["elsewhere"], stopped, turns)
+
+
+def _require_same_precision(cells: Sequence[Cell], pool: Pool) -> None:
+    """A run that was stopped goes on as it was begun; it would fail otherwise, and be a failed cell from then on."""
+    asked = pool.given.get("precision")
+    for folder in (pool.folder / cell.name for cell in cells) if asked is not None else ():
+        if (folder / "config.yaml").is_file() and outcome(folder).state == "not run":
+            before = Run(folder).config.get("precision")
+            if before != asked:
+                raise ValueError(
+                    f"{folder.name} was stopped in the middle, and was begun {'with' if before else 'without'} a precision"
+                    f"{f' of {before}' if before else ''}, not with {asked}: go on as it was, or remove {folder} to begin anew"
+                )
 
 
 def _here(cells: Sequence[Cell], pool: Pool, until: float | None) -> Iterator[tuple[str, Ended]]:
