@@ -28,7 +28,8 @@ STYLE: dict[Any, Any] = {
 def save(figure: Figure, path: Path) -> list[Path]:
     """As PNG and SVG, each whole or not at all."""
     paths = [path.with_suffix(suffix) for suffix in (".png", ".svg")]
-    for where, how in zip(paths, ({"dpi": 200}, {"metadata": {"Date": None}}), strict=True):
+    ways: list[dict[str, Any]] = [{"dpi": 200}, {"metadata": {"Date": None}}]
+    for where, how in zip(paths, ways, strict=True):
         with appearing(where) as unfinished:
             figure.savefig(unfinished, **how)
     return paths
