@@ -25,7 +25,7 @@ def identifiability(
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Seeds of each cell.")] = 1,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Three latents, a small network: a cell in a minute on a CPU core.")
+        bool, typer.Option("--quick", help="Three latents, a small network: a cell in one to three minutes of a CPU core.")
     ] = False,
     rate: Annotated[
         float | None, typer.Option(min=0, help="Adam's learning rate. By default the paper's 0.0001.", show_default=False)

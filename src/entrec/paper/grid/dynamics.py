@@ -148,8 +148,9 @@ def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
         for x in wanted(pool.preset).all
         if 0 < (n := len(pool(x).runs)) < ENOUGH
     ]
-    told = f"; bands from the lowest seed to the highest; fewer than {ENOUGH} seeds: {', '.join(few)}" if few else ""
-    return [(path.with_suffix(".png"), f"Entropy, reconstruction and accuracy (kNN) over training{told}")]
+    told = f" Of fewer than {ENOUGH} seeds: {', '.join(few)}." if few else ""
+    bands = "Bands go from the lowest seed to the highest."
+    return [(path.with_suffix(".png"), f"Entropy, reconstruction and accuracy (kNN) over training. {bands}{told}")]
 
 
 def _look(setting: Setting, fraction: int) -> dict[str, Any]:

@@ -48,7 +48,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Found:
-    """What was made of the runs: tables, claims, figures (path and what they show), and further numbers for results.json."""
+    """What was made of the runs: tables, claims, figures, and further numbers for results.json.
+
+    A figure is its path and what it shows: a sentence for those who do not see it, and what all should know.
+    """
 
     tables: list[Table]
     claims: list[Claim]

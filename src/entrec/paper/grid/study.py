@@ -151,7 +151,9 @@ def markdown(name: str, preset: Preset, found: Found, trials: Sequence[Trials]) 
     lines += ["## The paper's claims", "", "| claim | | the numbers |", "|---|---|---|"]
     lines += [claim.markdown() for claim in found.claims]
     lines += ["", *(line for table in found.tables for line in table.markdown())]
-    lines += [line for path, what in found.figures for line in (f"![{what}]({path.name})", "")]
+    for path, what in found.figures:
+        shown, _, more = what.partition(". ")
+        lines += [f"![{shown}]({path.name})", "", *([more, ""] if more else [])]
     return "\n".join(lines)
 
 

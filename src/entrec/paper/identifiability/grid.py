@@ -66,7 +66,7 @@ class Scale:
         return {key: value for key, value in asdict(self).items() if value is not None}
 
 
-QUICK = Scale(steps=3000, batch=512, width=30, dim=3, draws=1000, rate=1e-3)  # a cell in a minute on one CPU core
+QUICK = Scale(steps=3000, batch=512, width=30, dim=3, draws=1000, rate=1e-3)  # a cell in one to three minutes of a CPU core
 
 
 def cells(tables: Sequence[TableName], rows: Sequence[int], seeds: int, scale: Scale) -> list[Cell]:
