@@ -13,7 +13,6 @@ from torch import Tensor
 
 from entrec.cards import has_large_blocks, launching_on, runs_kernels
 from entrec.pairwise import tiled
-from entrec.pairwise.similarity import by_differences
 from entrec.pairwise.tiled import Gradients, Pairs, Weighing
 
 try:
@@ -130,8 +129,7 @@ def _edge(a: Tensor, b: Tensor, pairs: Pairs, spec: Spec) -> int | None:
     """The side of a tile; None for the whole matrix at once."""
     if spec.backend == "dense":
         return None
-    problems = math.prod(a.shape[:-2]) * (a.shape[-1] if by_differences(pairs.similarity) else 1)
-    return max(16, int((_TILE.get(a.device.type, _TILE_ELSEWHERE) / problems) ** 0.5))
+    return max(16, int((_TILE.get(a.device.type, _TILE_ELSEWHERE) / math.prod(a.shape[:-2])) ** 0.5))
 
 
 @contextlib.contextmanager

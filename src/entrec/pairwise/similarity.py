@@ -1,5 +1,6 @@
 """The similarities s(a, b): their names, single pairs of them, and whole blocks."""
 
+from collections.abc import Iterator
 from typing import Literal
 
 import torch
@@ -36,10 +37,11 @@ def all_similarities(a: Tensor, b: Tensor, similarity: Similarity) -> Tensor:
         return to_sphere(a) @ to_sphere(b).mT
     if similarity == "sqeuclidean":
         return -squared_distances(*centred(a, b)).to(a.dtype)
-    if by_differences(similarity):
-        return similarity_of_difference(a.unsqueeze(-2) - b.unsqueeze(-3), similarity)
-    p = float(exponent(similarity))
-    return -_powers(distances(a, b, p), p)
+    p = exponent(similarity)
+    if by_coordinate(similarity, a.device):
+        found = sum(_powers(difference, p) for difference in differences(a, b))
+        return -found if isinstance(found, Tensor) else a.new_zeros(())
+    return -_powers(distances(a, b, float(p)), p)
 
 
 def distances(a: Tensor, b: Tensor, p: float) -> Tensor:
@@ -61,10 +63,20 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
     return (norms - 2 * a @ b.mT).clamp_min(0)
 
 
-def by_differences(similarity: Similarity) -> bool:
-    """All differences, of size k x m x d, are needed: cdist has no gradient in p, and its root overflows for small p."""
+def differences(a: Tensor, b: Tensor) -> Iterator[Tensor]:
+    """The a_i - b_j of all pairs, (..., k, m), a coordinate at a time."""
+    for x, y in zip(a.unbind(-1), b.unbind(-1), strict=True):
+        yield x.unsqueeze(-1) - y.unsqueeze(-2)
+
+
+def by_coordinate(similarity: Similarity, device: torch.device) -> bool:
+    """Whether sums of powers are added up coordinate by coordinate: cdist has no gradient in p, and overflows for small p.
+
+    On a CPU it also takes a power of each number by itself, but for 1 and 2: forwards and backwards this is 3 to 80 times as
+    fast there, more so in few dimensions.
+    """
     p = exponent(similarity)
-    return isinstance(p, Tensor) or p < 0.5
+    return isinstance(p, Tensor) or p < 0.5 or (device.type == "cpu" and p not in (1, 2))
 
 
 def exponent(similarity: Similarity) -> float | Tensor:
@@ -77,4 +89,6 @@ def exponent(similarity: Similarity) -> float | Tensor:
 def _powers(x: Tensor, p: float | Tensor) -> Tensor:
     """|x|^p with a zero gradient at x = 0, where the derivative for p < 1 is infinite."""
     size = x.abs()
+    if not isinstance(p, Tensor) and p >= 1:
+        return size**p
     return torch.where(size > 0, torch.where(size > 0, size, 1.0) ** p, 0.0)

@@ -17,11 +17,11 @@ from torch import Tensor
 from entrec.pairwise.similarity import (
     Similarity,
     all_similarities,
-    by_differences,
+    by_coordinate,
     centred,
+    differences,
     distances,
     exponent,
-    similarity_of_difference,
     squared_distances,
 )
 
@@ -159,11 +159,9 @@ def _tile_gradients(
             in_x = None if in_x is None else in_x.sub_(w.sum(dim=-1).unsqueeze(-1) * x).mul_(2)
             in_y = None if in_y is None else in_y.sub_(w.sum(dim=-2).unsqueeze(-1) * y).mul_(2)
         return Gradients(in_x, in_y, None)
-    if by_differences(pairs.similarity):
-        difference = x.unsqueeze(-2) - y.unsqueeze(-3)
-        s = similarity_of_difference(difference, pairs.similarity)
-        w = _weights(_with_diagonal(s * pairs.scale, i, j, pairs), pairs, rows, columns)
-        return _pull_of_differences(difference, w, exponent(pairs.similarity), wanted)
+    if by_coordinate(pairs.similarity, x.device):
+        w = _weights(_similarities(a, b, i, j, pairs, dtype), pairs, rows, columns)
+        return _pull_of_powers(x, y, w, exponent(pairs.similarity), wanted)
     p = float(exponent(pairs.similarity))
     distance = distances(x, y, p)
     w = _weights(_with_diagonal(distance.pow(p).mul_(-pairs.scale), i, j, pairs), pairs, rows, columns)
@@ -176,14 +174,23 @@ def _tile_gradients(
     )
 
 
-def _pull_of_differences(x: Tensor, w: Tensor, p: float | Tensor, wanted: tuple[bool, bool, bool]) -> Gradients:
-    """From the gradients -p |x|^(p-1) sign x and -|x|^p log |x| of -|x|^p, each zero at x = 0; x is (..., k, m, d)."""
-    size = torch.where(x == 0, 1.0, x.abs())
-    pulled = w.unsqueeze(-1) * torch.where(x == 0, 0.0, -p * size ** (p - 1) * x.sign()) if wanted[0] or wanted[1] else None
+def _pull_of_powers(x: Tensor, y: Tensor, w: Tensor, p: float | Tensor, wanted: tuple[bool, bool, bool]) -> Gradients:
+    """From the gradients -p |z|^(p-1) sign z and -|z|^p log |z| of -|z|^p, each zero at z = 0, a coordinate at a time."""
+    in_x: list[Tensor] = []
+    in_y: list[Tensor] = []
+    in_p = torch.zeros((), dtype=w.dtype, device=w.device)
+    for z in differences(x, y):
+        size = torch.where(z == 0, 1.0, z.abs())
+        if wanted[0] or wanted[1]:
+            pulled = (size ** (p - 1)).mul_(z.sign()).mul_(w).mul_(-p)
+            in_x += [pulled.sum(dim=-1)] if wanted[0] else []
+            in_y += [-pulled.sum(dim=-2)] if wanted[1] else []
+        if wanted[2]:
+            in_p -= (torch.where(z == 0, 0.0, size**p * size.log()) * w).sum()
     return Gradients(
-        None if pulled is None or not wanted[0] else pulled.sum(dim=-2),
-        None if pulled is None or not wanted[1] else -pulled.sum(dim=-3),
-        -(w.unsqueeze(-1) * torch.where(x == 0, 0.0, size**p * size.log())).sum() if wanted[2] else None,
+        torch.stack(in_x, dim=-1) if wanted[0] else None,
+        torch.stack(in_y, dim=-1) if wanted[1] else None,
+        in_p if wanted[2] else None,
     )
 
 
