@@ -260,6 +260,18 @@ def test_bad_choices_are_named(options: list[str], says: str) -> None:
     assert says in result.output.replace("\n", " ")
 
 
+def test_a_file_for_tables_is_no_place_for_the_numbers_and_neither_is_replaced_unasked(tmp_path: Path) -> None:
+    def called(*options: str) -> str:
+        result = CliRunner().invoke(app, ["bench", "train", "--device", "cpu", "--steps", "10", *options])
+        assert result.exit_code == 2
+        return " ".join(result.output.split())
+
+    assert "--out must be a JSON file" in called("--out", str(tmp_path / "x.md"))
+    (tmp_path / "x.md").write_text("mine")
+    assert "x.md already exists" in called("--out", str(tmp_path / "x.json"))
+    assert (tmp_path / "x.md").read_text() == "mine"
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_a_gpu() -> None:

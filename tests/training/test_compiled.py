@@ -1,9 +1,14 @@
 """Compiled runs: close to plain ones, as their kernels round otherwise."""
 
+import io
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 from torch import Tensor
 
 from entrec.data import Held, Source
@@ -53,3 +58,24 @@ def test_a_compiled_run_is_close_to_the_plain_one(
 def distance(a: Tensor, b: Tensor) -> float:
     """Of b from a, in parts of a's length."""
     return float((a.double() - b.double()).norm() / a.double().norm())
+
+
+def test_where_nothing_can_be_compiled_a_line_says_so_and_the_run_is_the_plain_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = quick("byol", tmp_path / "plain", compile=False)
+    monkeypatch.setattr("entrec.training.update.why_not", lambda kind: f"InductorError: no compiler for the {kind}")
+    console = Console(file=io.StringIO(), width=200)
+    found = quick("byol", tmp_path / "compiled", compile=True, console=console)
+    assert isinstance(console.file, io.StringIO)
+    assert "nothing is compiled, as a trial of it failed: InductorError: no compiler for the cpu" in console.file.getvalue()
+    assert [row["loss"] for row in found.metrics if "loss" in row] == [row["loss"] for row in plain.metrics if "loss" in row]
+
+
+@pytest.mark.slow
+def test_a_compiler_that_is_missing_is_found_before_the_first_step(tmp_path: Path) -> None:
+    code = "from entrec.compiling import why_not; print(why_not('cpu'))"
+    lacking = {**os.environ, "CXX": "/nowhere/c++", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+    told = subprocess.run([sys.executable, "-c", code], env=lacking, capture_output=True, text=True, check=True).stdout
+    assert "Error: " in told
+    assert len(told.splitlines()) == 1

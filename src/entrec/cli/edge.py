@@ -51,7 +51,10 @@ def require_device(device: str) -> None:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        fail(f"--device {device} cannot be used: {str(error).splitlines()[0]}")
+        told = str(error).splitlines()[0]
+        # Of devices that it knows by name alone, PyTorch lists all that it has code for.
+        told = "this PyTorch has no code for it" if "Could not run" in told else told
+        fail(f"--device {device} cannot be used: {told}")
 
 
 def say(text: str, style: str | None = None) -> None:

@@ -78,6 +78,8 @@ class Loop:
     def fit(self, log: Log | None) -> Iterator[int]:
         """Train to the end; yields the number of each epoch that is over, and writes its checkpoint when asked to go on."""
         log_every, told = self.settings.log_every, False
+        if self.update.not_compiled:
+            _say(log, f"nothing is compiled, as a trial of it failed: {self.update.not_compiled}")
         self._last = (Moment(self.fabric.device), self.place.step)
         while self.place.epoch < self.settings.epochs:
             epoch = self.place.epoch

@@ -9,7 +9,7 @@ from lightning.fabric import Fabric
 from torch import Tensor
 from torch.optim import Optimizer
 
-from entrec.compiling import allow_compiling
+from entrec.compiling import allow_compiling, why_not
 from entrec.methods import Progress, Step, Views
 from entrec.training.assemble import Parts, optimizer_of, synchronised
 from entrec.training.captured import Captured
@@ -56,7 +56,9 @@ class Update:
         self.done = torch.tensor(0, device=fabric.device)  # steps before this one
         self.generator = torch.Generator(fabric.device)
         self.mark: Callable[[str], None] = _nothing  # hears which part of an uncaptured step is over: `entrec bench train`
-        self.compiles = _pays(parts) and self.on_gpu if self.settings.compile is None else self.settings.compile
+        wanted = _pays(parts) and self.on_gpu if self.settings.compile is None else self.settings.compile
+        self.not_compiled = why_not(fabric.device.type) if wanted else ""
+        self.compiles = wanted and not self.not_compiled
         self._set_up()
         captures = self.on_gpu and fabric.world_size == 1 and self.settings.capture
         this = weakref.proxy(self)  # no circle: a run that is over gives its memory back at once

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from entrec.cli.bench.showing import measured, show
-from entrec.cli.edge import failing_clearly, require_free_file
+from entrec.cli.bench.showing import measured, require_free_files, show
+from entrec.cli.edge import failing_clearly
 
 
 def data(
@@ -23,7 +23,6 @@ def data(
 
     with failing_clearly():
         chosen = data.settings(files, jpegs, tuple(workers or ()))
-        if out is not None:
-            require_free_file(out, overwrite)
+        require_free_files(out, overwrite)
         benchmark = measured(data, chosen)
     show(data_table, benchmark, (data_table.table(benchmark),), out)

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from entrec.cli.bench.showing import measured, show
-from entrec.cli.edge import failing_clearly, require_free_file
+from entrec.cli.bench.showing import measured, require_free_files, show
+from entrec.cli.edge import failing_clearly
 
 
 def identify(
@@ -27,7 +27,6 @@ def identify(
 
     with failing_clearly():
         chosen = identify.settings(objective or (), model or (), precision or (), dim, batch, steps, device)
-        if out is not None:
-            require_free_file(out, overwrite)
+        require_free_files(out, overwrite)
         benchmark = measured(identify, chosen)
     show(identify_table, benchmark, (identify_table.table(benchmark),), out)

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from entrec.cli.bench.showing import measured, show
-from entrec.cli.edge import failing_clearly, require_device, require_free_file
+from entrec.cli.bench.showing import measured, require_free_files, show
+from entrec.cli.edge import failing_clearly, require_device
 
 
 def lens(
@@ -36,8 +36,7 @@ def lens(
             method, tuple(batch_size or ()), image_size, device, steps, every, held_out, er=er, backbone=backbone
         )
     require_device(chosen.run["device"])
-    if out is not None:
-        require_free_file(out, overwrite)
+    require_free_files(out, overwrite)
     with failing_clearly():
         benchmark = measured(lens, chosen)
     show(lens_table, benchmark, (lens_table.table(benchmark),), out)

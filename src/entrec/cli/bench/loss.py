@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from entrec.cli.bench.showing import measured, show
-from entrec.cli.edge import fail, require_device, require_free_file
+from entrec.cli.bench.showing import measured, require_free_files, show
+from entrec.cli.edge import fail, require_device
 
 
 def loss(
@@ -49,8 +49,7 @@ def loss(
     except ValueError as error:
         fail(str(error))
     require_device(chosen.device)
-    if out is not None:
-        require_free_file(out, overwrite)
+    require_free_files(out, overwrite)
 
     benchmark = measured(loss, chosen)
     show(table, benchmark, (table.table(benchmark),), out)

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from entrec.cli.bench.showing import measured, show
-from entrec.cli.edge import failing_clearly, require_free_file
+from entrec.cli.bench.showing import measured, require_free_files, show
+from entrec.cli.edge import failing_clearly
 
 
 def ranks(
@@ -33,8 +33,7 @@ def ranks(
 
     with failing_clearly():
         chosen = trained.settings(method, tuple(ranks or (1, 2, 4)), batch_size, image_size, steps, er=er, backbone=backbone)
-    if out is not None:
-        require_free_file(out, overwrite)
+    require_free_files(out, overwrite)
     with failing_clearly():
         benchmark = measured(trained, chosen)
     show(

@@ -8,7 +8,17 @@ from rich.markup import escape
 from rich.progress import Progress, TextColumn
 from rich.table import Table
 
-from entrec.cli.edge import console, say
+from entrec.cli.edge import console, fail, require_free_file, say
+
+
+def require_free_files(out: Path | None, overwrite: bool) -> None:
+    """Stop unless the JSON file and the tables beside it can be written, and would replace nothing unasked."""
+    if out is None:
+        return
+    if out.suffix == ".md":
+        fail(f"--out must be a JSON file, as the tables go beside it, as .md; got {out}")
+    for path in (out, out.with_suffix(".md")):
+        require_free_file(path, overwrite)
 
 
 def measured(module: Any, chosen: Any) -> Any:

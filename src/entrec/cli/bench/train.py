@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from entrec.cli.bench.showing import measured, show
-from entrec.cli.edge import failing_clearly, require_device, require_free_file
+from entrec.cli.bench.showing import measured, require_free_files, show
+from entrec.cli.edge import failing_clearly, require_device
 
 
 def train(
@@ -53,8 +53,7 @@ def train(
         given |= {} if workers is None else {"workers": workers}
         chosen = train.settings(method, tuple(batch_size or ()), image_size, data, device, steps, jpegs, **given)
     require_device(chosen.run["device"])
-    if out is not None:
-        require_free_file(out, overwrite)
+    require_free_files(out, overwrite)
     with failing_clearly():
         benchmark = measured(train, chosen)
     show(train_table, benchmark, (train_table.rates(benchmark), train_table.parts(benchmark)), out)
