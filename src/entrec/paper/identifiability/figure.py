@@ -49,7 +49,7 @@ def curves(found: Mapping[Cell, Any], table: TableName, path: Path) -> None:
     across = math.ceil(len(rows) / down)  # as even as it can be
     with mpl.rc_context({**STYLE, "axes.titlesize": 7.5, "xtick.labelsize": 7, "ytick.labelsize": 7}):
         figure = Figure(figsize=(max(4.0, 2.3 * across + 0.5), 2.0 * down + 0.6), layout="constrained")
-        axes = figure.subplots(down, across, squeeze=False, sharey=True)
+        axes = figure.subplots(down, across, squeeze=False, sharey=True, gridspec_kw={"wspace": 0.12})  # room for the marks
         for axis, row in zip(axes.flat, rows, strict=False):
             _draw(axis, {cell: x for cell, x in found.items() if cell.row == row}, table, ROWS[table][row - 1])
             axis.set_title(f"{row}. {_title(ROWS[table][row - 1])}")
@@ -71,7 +71,7 @@ def _draw(axis: Axes, found: Mapping[Cell, Any], table: TableName, row: Row) -> 
             axis.plot([point.step for point in result.curve], scores, color=colour, linestyle=line, linewidth=1.2, label=name)
     beside = {"transform": axis.get_yaxis_transform(), "clip_on": False, **_MARK}
     for place, (column, published) in enumerate(zip(COLUMNS, row.scores, strict=True)):
-        axis.plot(1.02 + 0.04 * place, published, color=_LOOKS[column][0], **beside)  # side by side, as some are equal
+        axis.plot(1.02 + 0.03 * place, published, color=_LOOKS[column][0], **beside)  # side by side, as some are equal
     axis.xaxis.set_major_formatter(EngFormatter(sep=""))  # 25k
     axis.set_xlim(left=0)
     axis.set_yscale("function", functions=(height, score_at))
