@@ -78,10 +78,10 @@ def footnotes(benchmark: Benchmark) -> list[str]:
             )
     if on_gpu:
         notes.append(
-            "Parts are the GPU's own time, kernel by kernel as in an uncaptured step, but where the host launches kernels more "
-            "slowly than they run, as in small batches with a teacher: there a part is as long as its launches, and all together "
-            "may be longer than a step. Idle is the rest of a step as it is trained, and below zero where capture or compilation "
-            "made the whole faster than its parts."
+            "Parts are the GPU's own time, kernel by kernel as in an uncaptured step, but where the host launches kernels "
+            "more slowly than they run, as in small batches with a teacher: there a part is as long as its launches, and all "
+            "together may be longer than a step. Idle is the rest of a step as it is trained, and below zero where capture or "
+            "compilation made the whole faster than its parts."
         )
     else:
         notes.append("idle: what no part accounts for; the two are measured one after the other, so it may be below zero.")
