@@ -128,9 +128,8 @@ def _figure(pool: Pooled, path: Path) -> list[tuple[Path, str]]:
         for axis, method in zip(axes.flat, BOUNDS, strict=True):
             trials = pool(method)
             draw(axis, trials, _KEYS["er"], looks, color=BLUE, label="ER bound")
-            draw(
-                axis, trials, _KEYS["infonce"], looks, color=ORANGE, linestyle="--", label="InfoNCE bound"
-            )  # may lie on the other
+            dashed: dict[str, Any] = {"color": ORANGE, "linestyle": "--"}  # the two may lie on one another
+            draw(axis, trials, _KEYS["infonce"], looks, label="InfoNCE bound", **dashed)
             if not trials.runs:
                 say_why_empty(axis, [trials])
             else:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, product
 from pathlib import Path
 from statistics import fmean, stdev
 from string import ascii_lowercase
@@ -66,7 +67,8 @@ def _ways(found: _Found) -> dict[_Way, list[str]]:
 def _letters(found: _Found) -> dict[_Way, str]:
     """By which a cell says how it was trained, where not all were trained alike."""
     ways = _ways(found)
-    return dict(zip(ways, ascii_lowercase, strict=False)) if len(ways) > 1 else {}
+    names = chain(ascii_lowercase, map("".join, product(ascii_lowercase, repeat=2)))
+    return dict(zip(ways, names, strict=False)) if len(ways) > 1 else {}
 
 
 def _commands(found: _Found, command: Sequence[str], chosen: Sequence[str]) -> list[str]:
