@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 import torch
 
 from entrec.training import checkpoint
-from entrec.training.checkpoint import Content, History, Place
+from entrec.training.checkpoint import Content, History, Place, Writer
+from entrec.training.loop import Loop
 from tests.training.tiny import every_tensor, quick
 
 
@@ -42,6 +44,66 @@ def test_a_write_that_fails_leaves_the_one_before(tmp_path: Path, monkeypatch: p
         checkpoint.save(path, content(4))
     assert checkpoint.load(path).place.step == 3
     assert [file.name for file in tmp_path.iterdir()] == ["last.ckpt"]
+
+
+def test_what_changes_after_the_call_is_not_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, original = threading.Event(), checkpoint.save
+
+    def when_told(path: Path, held: Content) -> None:
+        assert begun.wait(timeout=60)
+        original(path, held)
+
+    monkeypatch.setattr(checkpoint, "save", when_told)
+    weights = torch.arange(6.0).reshape(2, 3).t()  # of another order in memory
+    state = {"weights": weights, "twice": weights, "memory": {0: {"step": torch.tensor(3.0)}}, "groups": [{"lr": 0.1}]}
+    writer = Writer()
+    writer.save(tmp_path / "last.ckpt", content()._replace(parts=state), also=tmp_path / "best.ckpt")
+    weights.zero_()
+    begun.set()
+    writer.wait()
+    found = checkpoint.load(tmp_path / "last.ckpt").parts
+    assert torch.equal(found["weights"], torch.arange(6.0).reshape(2, 3).t())
+    assert found["weights"].stride() == weights.stride()
+    assert found["twice"].data_ptr() == found["weights"].data_ptr()
+    assert found["memory"] == {0: {"step": torch.tensor(3.0)}}
+    assert found["groups"] == [{"lr": 0.1}]
+    assert (tmp_path / "best.ckpt").read_bytes() == (tmp_path / "last.ckpt").read_bytes()
+
+
+def test_training_goes_on_while_an_epochs_checkpoint_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone_on, save, step = threading.Event(), checkpoint.save, Loop._one_step
+
+    def slowly(path: Path, held: Content) -> None:
+        assert held.place.step != 3 or gone_on.wait(timeout=60)  # which it would not be if the step waited for the file
+        save(path, held)
+
+    def noted(self: Loop, fed: Any, measured: bool) -> Any:
+        if self.place.step == 3:
+            gone_on.set()
+        return step(self, fed, measured)
+
+    monkeypatch.setattr(checkpoint, "save", slowly)
+    monkeypatch.setattr(Loop, "_one_step", noted)
+    run = quick("simclr", tmp_path / "run")
+    assert checkpoint.load(run.checkpoint).place == (6, 2, 0)
+
+
+def test_a_checkpoint_that_could_not_be_written_ends_the_run_and_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = checkpoint.save
+
+    def full(path: Path, held: Content) -> None:
+        if held.place.step == 4:
+            raise OSError("no space left")
+        save(path, held)
+
+    monkeypatch.setattr(checkpoint, "save", full)
+    with pytest.raises(OSError, match="no space left"):
+        quick("simclr", tmp_path / "run")
+    assert checkpoint.load(tmp_path / "run" / "checkpoints" / "last.ckpt").place.step == 3
+    with pytest.raises(OSError, match="no space left"):  # the last one too, behind which no other comes
+        quick("simclr", tmp_path / "last", checkpoint_every=None, epochs=1, batch_size=12)
 
 
 def test_a_file_that_runs_code_is_refused(tmp_path: Path) -> None:

@@ -87,6 +87,7 @@ def test_a_second_command_changes_nothing_of_a_run_that_goes_on(tmp_path: Path, 
 
     def meanwhile(self: Loop, fed: Any, measured: bool) -> Any:
         if self.place.step == 4:
+            self.writer.wait()
             before = files_in(tmp_path / "run")  # and not its lock beside it, which a process that closes it lets go
             ended.append(subprocess.run([*command, "--overwrite"], capture_output=True, text=True, timeout=300))
             assert files_in(tmp_path / "run") == before

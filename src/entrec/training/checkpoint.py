@@ -1,9 +1,12 @@
 """Everything that the next step reads, in one file that is there whole or not at all."""
 
+import shutil
 from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from entrec.files import appearing
 from entrec.unpickling import UnreadableError, load_plain
@@ -59,6 +62,80 @@ def save(path: Path, content: Content) -> None:
     plain = {"format": FORMAT, **content._asdict(), "place": tuple(content.place), "history": tuple(content.history)}
     with appearing(path) as unfinished:
         torch.save(plain, unfinished)
+
+
+class Writer:
+    """Writes checkpoints beside the training, one at a time: what they hold is copied before it changes again.
+
+    A file takes as long as hundreds of steps of a small encoder, whose epoch may have no more.
+    """
+
+    def __init__(self) -> None:
+        self._thread: Thread | None = None
+        self._failed: BaseException | None = None
+
+    def save(self, path: Path, content: Content, also: Path | None = None) -> None:
+        """Copy what the checkpoint holds, and begin to write it, and then a second file of it where one is wanted.
+
+        Raises:
+            OSError: the one before could not be written.
+        """
+        self.wait()
+        own = content._replace(parts=_copied(content.parts))
+        self._thread = Thread(target=self._write, args=(path, own, also), name="checkpoint")
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Return when the last one is there.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        if self._thread is not None:
+            self._thread.join()
+        self._thread, failed, self._failed = None, self._failed, None
+        if failed is not None:
+            raise failed
+
+    def _write(self, path: Path, content: Content, also: Path | None) -> None:
+        try:
+            save(path, content)
+            if also is not None:
+                copy(path, also)
+        except BaseException as error:  # for the thread that waits
+            self._failed = error
+
+
+def _copied(parts: dict[str, Any]) -> dict[str, Any]:
+    """The same with tensors of its own on the CPU, each once; a GPU copies to page-locked memory, at several times the rate."""
+    known: dict[tuple[Any, ...], Tensor] = {}
+    on_gpu = False
+
+    def own(value: Any) -> Any:
+        nonlocal on_gpu
+        if isinstance(value, dict):
+            return {key: own(x) for key, x in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(own(x) for x in value)
+        if not isinstance(value, Tensor):
+            return value
+        on_gpu = on_gpu or value.is_cuda
+        place = (value.device, value.data_ptr(), value.dtype, value.shape, value.stride())
+        if place not in known:
+            known[place] = torch.empty_like(value, device="cpu", pin_memory=value.is_cuda).copy_(value, non_blocking=True)
+        return known[place]
+
+    with torch.no_grad():
+        found: dict[str, Any] = own(parts)
+    if on_gpu:
+        torch.cuda.current_stream().synchronize()
+    return found
+
+
+def copy(path: Path, to: Path) -> None:
+    """A second file of a checkpoint, there whole or not at all."""
+    with appearing(to) as unfinished:
+        shutil.copyfile(path, unfinished)
 
 
 def load(path: Path) -> Content:

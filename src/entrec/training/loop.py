@@ -1,6 +1,5 @@
 """The loop: epochs and their updates, rows, checkpoints, and the way back from one."""
 
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -11,7 +10,6 @@ from lightning.fabric import Fabric
 from torch import Tensor, nn
 
 from entrec.evaluation.features import Features, extract
-from entrec.files import appearing
 from entrec.pairwise import ranks
 from entrec.training import checkpoint
 from entrec.training.assemble import Parts
@@ -55,6 +53,7 @@ class Loop:
         self.total = settings.epochs * len(self.feed)
         self.update = Update(fabric, parts, self.feed, self.total)
         self.place = Place(0, 0, 0)
+        self.writer = checkpoint.Writer()
         self.seconds = 0.0  # that earlier sittings of the run took
         self._begun = time.perf_counter()
         self.looks = Looks(fabric, parts, len(self.feed))
@@ -69,7 +68,8 @@ class Loop:
         self.skipped |= set(history.skipped)
         self.seconds = history.seconds
         self.looks.noted = list(history.looks)
-        self._keep_the_best()  # between whose checkpoint and its copy the run may have been killed
+        if self._is_best() and self.fabric.is_global_zero:  # between whose checkpoint and its copy it may have been killed
+            checkpoint.copy(self.run.checkpoint, self.run.best)
 
     def elapsed(self) -> float:
         """Seconds that the run has taken, over all its sittings."""
@@ -106,20 +106,13 @@ class Loop:
                     self.save()
             self.place = Place(self.place.step, epoch + 1, 0)
             yield epoch
-            self.end_epoch()
+            self.save()  # after the epoch's score was written: what a checkpoint has behind it is never written again
             self._last = (Moment(self.fabric.device), self.place.step)
 
-    def end_epoch(self) -> None:
-        """Write the epoch's checkpoint, and keep it where it is the best."""
-        self.save()  # after the epoch's score was written: what a checkpoint has behind it is never written again
-        self._keep_the_best()
-
-    def _keep_the_best(self) -> None:
-        """Copy the last checkpoint where it is of the look with the highest bound, if that is to be kept."""
+    def _is_best(self) -> bool:
+        """Whether the encoder is that of the look with the highest bound, and is to be kept for it."""
         newest = self.looks.newest_is_best and self.place.batch == 0 and self.looks.noted[-1][0] == self.place.epoch
-        if self.fabric.is_global_zero and self.settings.keep == "best-er" and newest:
-            with appearing(self.run.best) as unfinished:
-                shutil.copyfile(self.run.checkpoint, unfinished)
+        return self.settings.keep == "best-er" and newest
 
     def _ask(self, numbers: dict[str, Tensor]) -> Row:
         """Send a row's numbers on their way, with the first step whose loss was none."""
@@ -155,6 +148,7 @@ class Loop:
         """Features of the deterministic view that evaluation and clustering see, on the run's device."""
         assert self.settings.image_size is not None  # filled in by `assemble`
         plain, device = Plain(self.parts.augment, self.settings.image_size), self.fabric.device
+        self.writer.wait()  # workers are forked, with whatever another thread holds at that moment
         # Other modes and sizes than a step's are not worth compiling for; to say so takes seconds to import.
         with torch.compiler.set_stance("force_eager") if self.update.compiles else nullcontext():
             found = extract(module, dataset, plain, device=device, workers=self.workers, keep_on_device=True)
@@ -180,6 +174,7 @@ class Loop:
     def _stop_if_bad(self, step: int) -> None:
         if step < 0:
             return
+        self.writer.wait()
         last = self.run.checkpoint
         where = f"the last good checkpoint is {last}" if last.is_file() else "there is no checkpoint yet"
         # Not with --resume, which goes on with the settings that the run was begun with.
@@ -192,7 +187,7 @@ class Loop:
         )
 
     def save(self) -> None:
-        """Write the checkpoint, unless what it would hold is broken."""
+        """Begin to write the checkpoint, and the best where it is that too, unless what it would hold is broken."""
         # Weights can break before any loss shows it; norms, which are one pass over them, tell.
         sizes = torch.stack(torch._foreach_norm(list(self.parts.method.parameters())))
         broken = torch.where(sizes.isfinite().all(), self.update.bad, self.place.step - 1)
@@ -200,9 +195,8 @@ class Loop:
         if self.fabric.is_global_zero:
             history = History(self.elapsed(), tuple(sorted(self.skipped)), tuple(self.looks.noted))
             facts = facts_of(self.parts.source)
-            checkpoint.save(
-                self.run.checkpoint, checkpoint.Content(self.place, self.settings.flat(), facts, self.update.state(), history)
-            )
+            content = checkpoint.Content(self.place, self.settings.flat(), facts, self.update.state(), history)
+            self.writer.save(self.run.checkpoint, content, also=self.run.best if self._is_best() else None)
         self.fabric.barrier()
 
     def _count_skipped(self, names: tuple[str, ...], log: Log | None) -> None:

@@ -129,6 +129,7 @@ def _train_on(loop: Loop, log: Log | None, shown: Console | None) -> None:
     finally:
         if log is not None:
             log.close()
+        loop.writer.wait()  # however the run ends, its last checkpoint is there
 
 
 def _epoch_by_epoch(loop: Loop, log: Log | None, shown: Console | None) -> None:
@@ -140,7 +141,7 @@ def _epoch_by_epoch(loop: Loop, log: Log | None, shown: Console | None) -> None:
         # The others must not enter the next step's collectives, which time out, before the first rank has its score.
         loop.fabric.barrier()
         if _ends_here(loop, shown):
-            loop.end_epoch()
+            loop.save()
             break
 
 
