@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from entrec.training.assemble import _sgd
 from entrec.training.lars import LARS
 from entrec.training.update import _load
 
@@ -41,3 +42,18 @@ def test_the_rate_and_the_form_stay_the_devices_own() -> None:
     assert isinstance(group["lr"], torch.Tensor)
     assert group["capturable"]
     assert group["weight_decay"] == ours.param_groups[0]["weight_decay"]
+
+
+def test_a_parameter_that_begins_to_learn_later_has_plain_sgds_steps() -> None:
+    """As SwAV's prototypes do; PyTorch's fused SGD wants the momenta of all parameters or of none."""
+    ours, plain = ([torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(2))] for _ in range(2))
+    fused, reference = _sgd(ours, 0.1), torch.optim.SGD(plain, 0.1, momentum=0.9, foreach=False)
+    for step in range(4):
+        for first, late in (ours, plain):
+            first.grad = torch.full((3,), 1.0 + step)
+            late.grad = None if step < 2 else torch.full((2,), 2.0 * step)
+        fused.step()
+        reference.step()
+    for a, b in zip(ours, plain, strict=True):
+        torch.testing.assert_close(a, b)
+    assert not torch.equal(ours[1], torch.ones(2))

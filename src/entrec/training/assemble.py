@@ -185,10 +185,24 @@ def _augment(views: Recipe, source: Source) -> Augment:
 
 def adamw(params: Any, rate: float, on_gpu: bool, kind: type[Adam] = AdamW, **more: Any) -> Adam:
     """AdamW, or Adam; on a GPU in a form that a CUDA graph can hold, which may run without one too."""
-    found = kind(params, rate, capturable=on_gpu, fused=on_gpu, **more)
+    found = kind(params, rate, capturable=on_gpu, fused=True, **more)
     # Else it would warn at its first step, which is taken before any capture, that it could be had faster.
     found._warned_capturable_if_run_uncaptured = True
     return found
+
+
+def _sgd(params: Any, rate: float) -> SGD:
+    """SGD with momentum, in its fused form, which wants the momenta of all parameters there or of none."""
+    found = SGD(params, rate, momentum=0.9, fused=True)
+    found.register_step_pre_hook(_begin_momenta)
+    return found
+
+
+def _begin_momenta(optimizer: Optimizer, *_: Any) -> None:
+    """Momenta of zero, from which a first step ends as without any: SwAV's prototypes learn later than the others."""
+    for parameter in (p for group in optimizer.param_groups for p in group["params"] if p.grad is not None):
+        if optimizer.state[parameter].get("momentum_buffer") is None:
+            optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
 
 
 def synchronised(module: nn.Module) -> None:
@@ -214,7 +228,7 @@ def optimizer_of(settings: Settings, method: nn.Module, on_gpu: bool = False) ->
     if settings.optimizer == "lars":
         return LARS(groups, rate, momentum=0.9)
     if settings.optimizer == "sgd":
-        return SGD(groups, rate, momentum=0.9, fused=on_gpu)
+        return _sgd(groups, rate)
     return adamw(groups, rate, on_gpu, Adam if settings.optimizer == "adam" else AdamW)
 
 

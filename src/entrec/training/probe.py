@@ -21,9 +21,9 @@ class OnlineProbe(nn.Module):
     def forward(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of a batch, and its accuracy before the step that learns from it; rows without a label do not count."""
         logits = self.classify(self.normalise(features.detach().float()))
-        known = labels >= 0
-        loss = cross_entropy(logits, labels, ignore_index=-1, reduction="sum") / known.sum().clamp(min=1)
-        right = ((logits.argmax(dim=-1) == labels) & known).sum() / known.sum().clamp(min=1)
+        known = (labels >= 0).sum().clamp(min=1)
+        loss = cross_entropy(logits, labels, ignore_index=-1, reduction="sum") / known
+        right = (logits.argmax(dim=-1) == labels).sum() / known  # no class is -1
         return loss, right.detach()
 
     def optimizer(self, on_gpu: bool = False) -> torch.optim.Optimizer:
