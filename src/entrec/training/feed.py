@@ -1,12 +1,12 @@
 """Batches on the device and their views: of images that live there whole, or that worker processes decode and crop."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
-from entrec.data import Batches, Held, Source, loader
+from entrec.data import Batch, Batches, Held, Source, loader
 from entrec.training.draws import seed_of
 from entrec.views.augment import Augment
 from entrec.views.recipe import View
@@ -102,11 +102,29 @@ class Feed:
 
     def _from_files(self) -> Iterator[Fed]:
         assert self._loader is not None
-        for batch in self._loader:
-            # Page-locking makes lists of tuples before torch 2.10.
-            crops = tuple(x.to(self.device, non_blocking=True) for x in batch.images)
-            labels, places = (x.to(self.device, non_blocking=True) for x in (batch.labels, batch.index))
-            yield Fed(crops, labels, places, seed=0, skipped=tuple(batch.skipped))
+        yield from map(self._copied, self._loader) if self.device.type != "cuda" else self._copied_ahead(self._loader)
+
+    def _copied_ahead(self, batches: Iterable[Batch]) -> Iterator[Fed]:
+        """Each batch on the GPU, while the one after it is copied there beside the step that takes this one."""
+        here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
+        ready: tuple[Fed, Any] | None = None
+        for batch in batches:
+            aside.wait_stream(here)  # memory that the steps so far have read may be written to again, and no earlier
+            with torch.cuda.stream(aside):
+                coming = self._copied(batch), aside.record_event()
+            if ready is not None:
+                here.wait_event(ready[1])
+                yield ready[0]
+            ready = coming
+        if ready is not None:
+            here.wait_event(ready[1])
+            yield ready[0]
+
+    def _copied(self, batch: Batch) -> Fed:
+        # Page-locking makes lists of tuples before torch 2.10.
+        crops = tuple(x.to(self.device, non_blocking=True) for x in batch.images)
+        labels, places = (x.to(self.device, non_blocking=True) for x in (batch.labels, batch.index))
+        return Fed(crops, labels, places, seed=0, skipped=tuple(batch.skipped))
 
 
 # A view each, so that views which differ in chance alone are compiled once.
