@@ -55,6 +55,8 @@ def test_training_the_encoder_and_every_part_are_measured(measured: Benchmark) -
     assert row.unwatched is None
     assert row.watching == pytest.approx((row.parts["probe"] + row.parts["logging"]) * row.ours / 16 / 1e3)
     assert row.start > 0
+    assert 0 < row.saving[0] < row.saving[1]
+    assert not row.replayed
     assert row.bare.keys() == {"eager"}
     assert row.parts.keys() == set(PARTS)
     assert all(ms >= 0 for ms in row.parts.values())
@@ -66,14 +68,14 @@ def test_training_the_encoder_and_every_part_are_measured(measured: Benchmark) -
 
 def test_ratio_and_idle_follow_from_the_rates() -> None:
     parts = {"views": 300.0, "forward": 1200.0}
-    row = Row(100, 50.0, 62.5, 3.0, {"eager": 80.0}, parts, None)  # steps of two seconds
+    row = Row(100, 50.0, 62.5, 3.0, (1.0, 2.0), {"eager": 80.0}, parts, None)  # steps of two seconds
     assert row.ratio("eager") == 0.625
     assert row.watching == pytest.approx(0.2)  # of two seconds 1.6 would be left
     assert row.idle == 500.0
 
 
 def test_a_ratio_of_turns_is_their_median_and_not_that_of_the_rates() -> None:
-    row = Row(100, 1.0, None, 3.0, {"eager": 2.0}, {}, None).in_turns(((50.0, 100.0), (60.0, 80.0), (80.0, 110.0)))
+    row = Row(100, 1.0, None, 3.0, (1.0, 2.0), {"eager": 2.0}, {}, None).in_turns(((50.0, 100.0), (60.0, 80.0), (80.0, 110.0)))
     assert (row.ours, row.bare) == (60.0, {"eager": 100.0})
     assert row.ratio("eager") == pytest.approx(80 / 110)  # of 0.5, 0.75 and 0.73
 
@@ -108,16 +110,22 @@ def test_stretches_of_a_part_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([0.0, 1.0, 3.0, 3.5, 7.5])
     monkeypatch.setattr("time.perf_counter", lambda: next(times))
     marks = parts._Marks(on_gpu=False)
-    for part in ("views", "branches", "forward", "branches"):
+    for part in ("", "views", "branches", "forward", "branches"):
         marks.mark(part)
     assert marks.milliseconds() == {"views": 1000.0, "branches": 6000.0, "forward": 500.0}
 
 
-def test_nothing_is_left_in_the_loop_that_was_looked_at() -> None:
+@pytest.mark.parametrize("compiled", [False, True])
+def test_nothing_is_left_in_the_loop_that_was_looked_at(compiled: bool) -> None:
     loop = loop_of("byol")
+    if compiled:
+        loop.parts.backbone.module._compiled_call_impl = loop.parts.backbone.module._call_impl
+    calls = [module._compiled_call_impl for module in loop.parts.method.modules()]
     before = loop.update.mark
-    parts.step_parts(loop, 2)
+    found = parts.step_parts(loop, 2).parts
+    assert found["forward"] > found["loss"] > 0
     assert loop.update.mark is before
+    assert [module._compiled_call_impl for module in loop.parts.method.modules()] == calls
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in loop.parts.method.children())
 
 
@@ -202,7 +210,7 @@ def test_a_precision_that_was_asked_for_is_used_and_named(measured: Benchmark) -
 
 def test_tables_fit_eighty_columns_also_on_a_gpu(measured: Benchmark) -> None:
     ways: Any = {way: 123456.7 for way in ("eager", "captured", "compiled", "compiled and captured")}
-    row = Row(1024, 98765.4, 99999.9, 59.4, ways, dict.fromkeys(PARTS, 123.456), 123456.7)
+    row = Row(1024, 98765.4, 99999.9, 59.4, (123.456, 123456.7), ways, dict.fromkeys(PARTS, 123.456), 123456.7)
     console = Console(width=80, record=True, file=io.StringIO())
     for shown in (measured, replace(measured, rows=[row] * 3, limit="compiled and captured")):
         console.print(train_table.rates(shown), train_table.parts(shown))
@@ -280,4 +288,8 @@ def test_on_a_gpu() -> None:
     assert row.bare.keys() == {"eager", "captured", "compiled", "compiled and captured"}
     assert row.peak_mb is not None
     assert row.unwatched is not None
-    assert all(row.parts[part] > 0 for part in PARTS if part != "loss")  # that of compiled branches is in the forward pass
+    assert row.replayed
+    assert all(row.parts[part] > 0 for part in PARTS)
+    launched = parts.step_parts(loop_of("byol", device="cuda", capture=False), 2)
+    assert not launched.replayed
+    assert all(launched.parts[part] > 0 for part in PARTS)

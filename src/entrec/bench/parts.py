@@ -1,10 +1,10 @@
 """Where a step of training goes: the time of each of its parts, on the device that computes them."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,28 +12,41 @@ from torch import Tensor, nn
 from entrec.bench.bare import Call
 from entrec.training.feed import Fed
 from entrec.training.loop import Loop
+from entrec.training.update import Outcome
 
 PARTS = ("data", "views", "forward", "loss", "backward", "optimiser", "memory", "probe", "logging")
-_AHEAD = 0.5  # seconds that a GPU is kept busy first, so that all launches of a step are made before it begins
+_AHEAD = 0.5  # seconds that a GPU is kept busy first, so that what follows is launched before it begins
+_UNTIL_CAPTURED = 5  # calls
+
+
+class Step(NamedTuple):
+    """Milliseconds of a step by part; and whether they are those of the graph that training launches."""
+
+    parts: dict[str, float]
+    replayed: bool
 
 
 class _Marks:
-    """Moments of a step on the device's own clock."""
+    """Moments of a step on the device's own clock; those within a graph are there anew after each replay."""
 
-    def __init__(self, on_gpu: bool) -> None:
-        self.on_gpu, self.moments = on_gpu, [("", self._now(on_gpu))]
+    def __init__(self, on_gpu: bool, within_graph: bool = False) -> None:
+        self.on_gpu = on_gpu
+        self._event = {"enable_timing": True, **({"external": True} if within_graph else {})}
+        self.moments: list[tuple[str, Any]] = []
 
-    @staticmethod
-    def _now(on_gpu: bool) -> Any:
-        if not on_gpu:
+    def now(self) -> Any:
+        """This moment."""
+        if not self.on_gpu:
             return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
+        event = torch.cuda.Event(**self._event)
         event.record()
         return event
 
     def mark(self, part: str) -> None:
-        """This part is over."""
-        self.moments.append((part, self._now(self.on_gpu)))
+        """This part is over; one without a name is the step's begin."""
+        if not part:
+            self.moments = []
+        self.moments.append((part, self.now()))
 
     def milliseconds(self) -> dict[str, float]:
         """The sum over all stretches of each part."""
@@ -41,64 +54,116 @@ class _Marks:
             torch.cuda.synchronize()
         found: dict[str, float] = {}
         for (_, begin), (part, end) in zip(self.moments, self.moments[1:], strict=False):
-            length = begin.elapsed_time(end) if self.on_gpu else 1e3 * (end - begin)
-            found[part] = found.get(part, 0.0) + length
+            found[part] = found.get(part, 0.0) + self.between(begin, end)
         return found
 
+    def between(self, begin: Any, end: Any) -> float:
+        """Milliseconds between two moments that are over."""
+        return float(begin.elapsed_time(end)) if self.on_gpu else 1e3 * (end - begin)
 
-def step_parts(loop: Loop, steps: int) -> dict[str, float]:
-    """Milliseconds of a step by part (`PARTS`), the median over some steps that are launched kernel by kernel.
 
-    On a GPU it is the device's time alone: launches are made while it is busy with something else. The forward pass is the
-    time within the method's branches, and the loss the rest of it; compiled branches cannot be told from it. Logging is a row's
-    numbers, in shares of the steps between two rows; writing them is not in it.
+def step_parts(loop: Loop, steps: int) -> Step:
+    """Where a step goes, the median over some.
+
+    On a GPU it is the device's own time, within the graph of a whole step where training launches one: what the host does
+    meanwhile is not in it. A step that is launched kernel by kernel is launched while the device is busy with something else;
+    of more than a thousand kernels the later ones wait for the host all the same, which then counts.
+
+    The forward pass is the time within the method's branches, and the loss the rest of it. Logging is a row's numbers, in
+    shares of the steps between two rows; writing them is not in it.
     """
-    on_gpu, found = loop.fabric.device.type == "cuda", []
-    feed = loop.feed.epoch(0)
-    for done in range(steps + 1):  # the first sets things up
-        begin = time.perf_counter()
-        fed = next(feed, None)
-        if fed is None:
-            feed = loop.feed.epoch(0)
-            fed = next(feed)
-        data = 1e3 * (time.perf_counter() - begin)
-        found.append({"data": data, **_one(loop, fed, min(done, loop.total - 1), on_gpu)})
-    return {part: median(step.get(part, 0.0) for step in found[1:]) for part in PARTS}
+    on_gpu = loop.fabric.device.type == "cuda"
+    feed = _batches(loop)
+    graph = _Marks(on_gpu, within_graph=True) if loop.update.captured is not None and _graphs_tell() else None
+    if graph is not None:
+        with _told(loop, graph.mark):
+            for _ in range(_UNTIL_CAPTURED):
+                loop.update(next(feed), loop.total // 2)
+    replayed = loop.update.captured is not None and bool(loop.update.captured._graphs) and graph is not None
+    found = [_one(loop, feed, graph if replayed else None, on_gpu) for _ in range(steps + 1)][1:]  # the first sets things up
+    return Step({part: median(step.get(part, 0.0) for step in found) for part in PARTS}, replayed)
 
 
-def _one(loop: Loop, fed: Fed, done: int, on_gpu: bool) -> dict[str, float]:
-    update = loop.update
-    update._prepare(done, fed.seed)
+def _batches(loop: Loop) -> Iterator[Fed]:
+    while True:
+        yield from loop.feed.epoch(0)
+
+
+def _graphs_tell() -> bool:
+    """Whether moments can be noted within a graph: since PyTorch 2.8."""
+    try:
+        torch.cuda.Event(enable_timing=True, external=True)
+    except TypeError:
+        return False
+    return True
+
+
+def _one(loop: Loop, feed: Iterator[Fed], graph: _Marks | None, on_gpu: bool) -> dict[str, float]:
+    """One step; its graph has marks of its own, which are filled in as it runs."""
+    around = _Marks(on_gpu)
+    _occupy(on_gpu)
+    around.mark("")
+    fed = next(feed)
+    if graph is None:
+        loop.update._prepare(loop.total // 2, fed.seed)
+        around.mark("data")
+        with _told(loop, lambda part: around.mark(part) if part else None):
+            outcome = loop.update._update(fed.labels, fed.places, *fed.crops)
+        parts = around.milliseconds()
+    else:
+        outcome = loop.update(fed, loop.total // 2)
+        parts = graph.milliseconds()
+        parts["data"] = around.between(around.moments[0][1], graph.moments[0][1])
+    parts["loss"] = parts.pop("forward")  # what is left of the forward pass outside its branches
+    parts["forward"] = parts.pop("branches", 0.0)
+    return {**parts, "logging": _logging(loop, outcome, on_gpu) / loop.settings.log_every}
+
+
+def _logging(loop: Loop, outcome: Outcome, on_gpu: bool) -> float:
+    marks = _Marks(on_gpu)
+    _occupy(on_gpu)
+    marks.mark("")
+    loop._ask(loop._numbers(outcome))
+    marks.mark("logging")
+    return marks.milliseconds()["logging"]
+
+
+def _occupy(on_gpu: bool) -> None:
     if on_gpu:
         torch.cuda.synchronize()
         torch.cuda._sleep(int(_AHEAD * 2e9))
-    marks = _Marks(on_gpu)
-    with _told(loop, marks):
-        loop._ask(loop._numbers(update._update(fed.labels, fed.places, *fed.crops)))
-        marks.mark("logging")
-    by_part = marks.milliseconds()
-    by_part["logging"] /= loop.settings.log_every
-    if not loop.update.compiles:
-        by_part["loss"] = by_part.pop("forward")  # what is left of the forward pass outside its branches
-        by_part["forward"] = by_part.pop("branches", 0.0)
-    return by_part
 
 
 @contextmanager
-def _told(loop: Loop, marks: _Marks) -> Iterator[None]:
+def _told(loop: Loop, mark: Callable[[str], None]) -> Iterator[None]:
     """Let the update, and the branches within its forward pass, tell when they are over."""
-    hooks = []
-    if not loop.update.compiles:
-        for module in _branches(loop.parts.method):
-            hooks.append(module.register_forward_pre_hook(lambda *_: marks.mark("forward")))
-            hooks.append(module.register_forward_hook(lambda *_: marks.mark("branches")))
-    before, loop.update.mark = loop.update.mark, marks.mark
+    branches = list(_branches(loop.parts.method))
+    hooks, compiled = [], [(x, x._compiled_call_impl) for x in branches if x._compiled_call_impl is not None]
+    for module in branches:
+        if module._compiled_call_impl is None:
+            hooks.append(module.register_forward_pre_hook(lambda *_: mark("forward")))
+            hooks.append(module.register_forward_hook(lambda *_: mark("branches")))
+    for module, call in compiled:  # whose hooks would be compiled with it
+        module._compiled_call_impl = _marked(call, mark)
+    before, loop.update.mark = loop.update.mark, mark
     try:
         yield
     finally:
         loop.update.mark = before
         for hook in hooks:
             hook.remove()
+        for module, call in compiled:
+            module._compiled_call_impl = call
+
+
+def _marked(call: Callable[..., Any], mark: Callable[[str], None]) -> Callable[..., Any]:
+    def marked(*args: Any, **kwargs: Any) -> Any:
+        mark("forward")
+        found = call(*args, **kwargs)
+        mark("branches")
+        return found
+
+    return marked
 
 
 def _branches(method: nn.Module) -> Iterator[nn.Module]:

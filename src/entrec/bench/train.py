@@ -7,6 +7,7 @@ the disk.
 """
 
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +33,7 @@ _STEPS = {"cpu": 30, "cuda": 300}
 _EPOCHS = 3
 _CLASSES = 10
 _PART_STEPS = 9
+_SAVES = 3
 _TURNS = 5  # of training and encoder on a CPU, whose speed changes within seconds where others share it
 _REPEATS = 10  # steps of the encoder at the least
 _IN_MEMORY = 2**28  # bytes of random images at the most, but for what a few steps take
@@ -66,8 +68,10 @@ class Row:
         unwatched: the same without the online probe, and with a row of metrics.csv for an epoch instead of for every few steps;
             None on a CPU, where runs scatter by more than that and the parts tell.
         start: seconds of the run that were no steps: compiling above all, which is found in a cache the next time.
+        saving: milliseconds for which an epoch's checkpoint holds training up, and after which it is on the disk.
         bare: those of the encoder alone, by way.
         parts: milliseconds of a step by part.
+        replayed: whether the parts are of the graph that training launches, or of the same kernels launched one by one.
         peak_mb: the most memory that training had on a GPU, in 10^6 bytes.
         decoded: samples per second that the workers decode and crop when nothing else is done; None without files.
         workers: how many there are.
@@ -79,9 +83,11 @@ class Row:
     ours: float
     unwatched: float | None
     start: float
+    saving: tuple[float, float]
     bare: dict[Way, float]
     parts: dict[str, float]
     peak_mb: float | None
+    replayed: bool = False
     decoded: float | None = None
     workers: int = 0
     turns: tuple[tuple[float, float], ...] = ()
@@ -184,8 +190,9 @@ def _measured(
         progress(f"batch {batch}: training without rows and probe")
         unwatched = unwatched_rate(wanted, source, device)
     progress(f"batch {batch}: where the step goes")
-    loop = Loop(fabric_for(wanted), assemble(wanted, source), Run(Path("unused")))
-    parts, calls = step_parts(loop, _PART_STEPS), encoder_calls(loop)
+    with tempfile.TemporaryDirectory() as folder:
+        loop = Loop(fabric_for(wanted), assemble(wanted, source), Run(Path(folder)))
+        step, calls, saving = step_parts(loop, _PART_STEPS), encoder_calls(loop), _saving(loop)
     complete = {**loop.settings.flat(), "data": source.name}
     held = isinstance(source.train, Held)
     decoded = None if held else feed_rate(loop.feed, loop.workers, loop.batch_size)
@@ -198,12 +205,27 @@ def _measured(
 
     rates = {way: rate for way in WAYS[device.type] if (rate := encoder(way)) is not None}
     workers = 0 if held else complete["workers"]
-    row = Row(batch, first.rate, unwatched, first.start, rates, parts, first.peak_mb, decoded, workers)
+    row = Row(
+        batch, first.rate, unwatched, first.start, saving, rates, step.parts, first.peak_mb, step.replayed, decoded, workers
+    )
     if not on_gpu:
         row = row.in_turns(
             _turns(lambda: trained(wanted, source, device).rate, lambda: encoder("eager") or 0.0, rates["eager"])
         )
     return row, complete
+
+
+def _saving(loop: Loop) -> tuple[float, float]:
+    """Milliseconds until training goes on, and until the checkpoint is there; the medians, but for a first one."""
+    found = []
+    for _ in range(_SAVES + 1):
+        begin = time.perf_counter()
+        loop.save()
+        waited = time.perf_counter()
+        loop.writer.wait()
+        found.append((1e3 * (waited - begin), 1e3 * (time.perf_counter() - begin)))
+    held_up, written = (median(times) for times in zip(*found[1:], strict=True))
+    return held_up, written
 
 
 def _turns(training: Callable[[], float], encoder: Callable[[], float], before: float) -> tuple[tuple[float, float], ...]:

@@ -44,14 +44,13 @@ def parts(benchmark: Benchmark) -> Table:
     found.add_column("a step, ms")
     for row in benchmark.rows:
         found.add_column(f"batch {row.batch}", justify="right")
-    compiled = benchmark.complete["compile"]  # then the loss cannot be told from the forward pass
     for part in PARTS:
-        if not (compiled and part == "loss"):
-            name = "forward and loss" if compiled and part == "forward" else _NAMES.get(part, part)
-            found.add_row(name, *(number(row.parts[part]) for row in benchmark.rows))
+        found.add_row(_NAMES.get(part, part), *(number(row.parts[part]) for row in benchmark.rows))
     found.add_row("idle", *(number(row.idle) for row in benchmark.rows), end_section=True)
     found.add_row("all", *(number(1e3 * row.batch / row.ours) for row in benchmark.rows), style="bold", end_section=True)
     found.add_row("rows and probe, of a step", *(f"{100 * row.watching:.1f} %" for row in benchmark.rows))
+    found.add_row("an epoch's checkpoint holds up, ms", *(number(row.saving[0]) for row in benchmark.rows))
+    found.add_row("and is on the disk after, ms", *(number(row.saving[1]) for row in benchmark.rows))
     found.add_row("start of the run, s", *(f"{row.start:.0f}" for row in benchmark.rows))
     return found
 
@@ -76,15 +75,18 @@ def footnotes(benchmark: Benchmark) -> list[str]:
                 f"Reading, decoding and cropping alone, by {row.workers} processes and with nothing done to the crops, batch "
                 f"{row.batch}: {row.decoded:,.0f} samples per second, of which training reaches {number(share)}."
             )
-    if on_gpu:
+    if not on_gpu:
+        notes.append("idle: what no part accounts for; the two are measured one after the other, so it may be below zero.")
+    elif all(row.replayed for row in benchmark.rows):
         notes.append(
-            "Parts are the GPU's own time, kernel by kernel as in an uncaptured step, but where the host launches kernels "
-            "more slowly than they run, as in small batches with a teacher: there a part is as long as its launches, and all "
-            "together may be longer than a step. Idle is the rest of a step as it is trained, and below zero where capture or "
-            "compilation made the whole faster than its parts."
+            "Parts are the GPU's own time within the graph that training launches, but for data and logging, which are around "
+            "it. idle: what they leave of a step, in which the GPU waits for the host, for data or for the next graph."
         )
     else:
-        notes.append("idle: what no part accounts for; the two are measured one after the other, so it may be below zero.")
+        notes.append(
+            "Parts are the GPU's own time, kernel by kernel as in an uncaptured step, but where the host launches kernels "
+            "more slowly than they run: there a part is as long as its launches, and all together may be longer than a step."
+        )
     if benchmark.machine.busy:
         notes.append(page.BUSY)
     return notes

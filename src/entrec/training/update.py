@@ -55,7 +55,7 @@ class Update:
         self.bad = torch.tensor(-1, device=fabric.device)  # the first step whose loss was no number
         self.done = torch.tensor(0, device=fabric.device)  # steps before this one
         self.generator = torch.Generator(fabric.device)
-        self.mark: Callable[[str], None] = _nothing  # hears which part of an uncaptured step is over: `entrec bench train`
+        self.mark: Callable[[str], None] = _nothing  # hears which part of a step is over: `entrec bench train`
         wanted = _pays(parts) and self.on_gpu if self.settings.compile is None else self.settings.compile
         self.not_compiled = why_not(fabric.device.type) if wanted else ""
         self.compiles = wanted and not self.not_compiled
@@ -119,6 +119,7 @@ class Update:
         return warmup_cosine(done, round(warmup * self.total), self.total)
 
     def _update(self, labels: Tensor, places: Tensor, *crops: Tensor) -> Outcome:
+        self.mark("")
         views = self.feed.views(crops, places, self.generator)
         self.mark("views")
         step: Step = self.model(Views(views, places, self.parts.augment.recipe.full))
