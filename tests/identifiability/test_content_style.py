@@ -64,6 +64,8 @@ def test_a_run_that_diverges_says_when() -> None:
         ({"change": 1.5}, "change must be a probability above 0"),
         ({"steps": 0}, "steps must be at least 1, got 0"),
         ({"bandwidth": -1.0}, "bandwidth must be positive"),
+        ({"kernel": 0.0}, "kernel must be positive"),
+        ({"kernel": 1e-9}, "kernel must be within 1e-06"),
         ({"rate": 0.0}, "rate must be positive"),
         ({"precision": "tf23"}, "did you mean 'tf32'"),
     ],
@@ -74,8 +76,9 @@ def test_what_cannot_be_is_refused_when_it_is_asked_for(given: dict[str, Any], s
 
 
 @pytest.mark.slow
-def test_content_is_kept_and_style_is_dropped() -> None:
-    found = isolate(ContentStyle(content=1, style=1, batch=512, steps=4000, rate=1e-3, width=30, draws=1000), "cpu")
+@pytest.mark.parametrize("q", [{}, {"bandwidth": 1.0, "kernel": 0.1}], ids=str)  # a narrow one, and the theorem's
+def test_content_is_kept_and_style_is_dropped(q: dict[str, Any]) -> None:
+    found = isolate(ContentStyle(content=1, style=1, batch=512, steps=4000, rate=1e-3, width=30, draws=1000, **q), "cpu")
     assert found.content[0] > 0.85
     assert found.content[1] > 0.9
     assert max(found.style) < 0.1

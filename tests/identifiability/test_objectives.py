@@ -57,6 +57,16 @@ def test_er_is_minus_the_bound_and_what_loops_compute(density: Law, bandwidth: f
     assert loss == pytest.approx(-float(er_bound(z1, z2, q, q).value), rel=1e-9)
 
 
+@pytest.mark.parametrize("density", DENSITIES)
+def test_the_entropy_may_have_a_kernel_of_its_own(density: Law) -> None:
+    z1, z2 = views(density)
+    q, kernel = density.with_bandwidth(2.0), density.with_bandwidth(0.3)
+    bound = float(er_bound(z1, z2, q, kernel).value)
+    assert float(er_loss(z1, z2, density, 2.0, kernel=0.3)) == pytest.approx(-bound, rel=1e-9)
+    same = er_loss(z1, z2, density, 2.0, kernel=2.0)
+    torch.testing.assert_close(same, er_loss(z1, z2, density, 2.0))
+
+
 def test_a_wide_kernel_in_the_entropy_alone_would_reward_one_point() -> None:
     """Why h is in both terms: the true latents of the first row of the tables against all projections at one point."""
     latents = Latents(Sphere(10), None, VonMisesFisher(1.0))

@@ -108,10 +108,11 @@ def test_rows_that_test_the_theorem_come_first_and_seeds_after_each_other() -> N
 
 
 def test_content_and_style_have_as_many_outputs_as_content_and_then_more() -> None:
-    first, second, wide = (cell.setting for cell in cells(["content-style"], (), 1, Scale()))
+    first, second, theorem, wide = (cell.setting for cell in cells(["content-style"], (), 1, Scale()))
     assert first == ContentStyle(content=5, style=5)
     assert second == ContentStyle(content=5, style=5, outputs=10)
-    assert wide == ContentStyle(content=5, style=5, bandwidth=1.0)  # the theorem's q
+    assert theorem == ContentStyle(content=5, style=5, bandwidth=1.0, kernel=0.1)  # its q; its entropy as well as it can be had
+    assert wide == ContentStyle(content=5, style=5, bandwidth=1.0)
     assert QUICK.dim == 3
 
 

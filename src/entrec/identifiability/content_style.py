@@ -47,9 +47,9 @@ class ContentStyle:
         style: variables of u.
         change: probability that a style variable changes.
         outputs: coordinates of the projections, in (0, 1) each; None: as many as there is content, as in the theorem.
-        bandwidth: b of q, in both terms of the bound: proportional to exp(-|z2 - z1|^2 / b^2). The theorem's q has b = 1, where
-            the cube is about as wide as q and the entropy's estimate largest with all points on the cube's corners; with
-            b = 0.1 it is so on ten places along a side.
+        bandwidth: b of q, proportional to exp(-|z2 - z1|^2 / b^2); the theorem's is b = 1.
+        kernel: that of the entropy's kernel; None: b too. With 1 the kernel is about as wide as the cube, and the entropy's
+            estimate largest with all points on the cube's corners; with 0.1 it is so on ten places along a side.
         batch: pairs in a step.
         steps: of Adam.
         rate: its learning rate.
@@ -70,6 +70,7 @@ class ContentStyle:
     change: float = 0.75
     outputs: int | None = None
     bandwidth: float = 0.1
+    kernel: float | None = None
     batch: int = 6144
     steps: int = 50_000
     rate: float = 1e-4
@@ -89,7 +90,7 @@ class ContentStyle:
             checks.whole("outputs", self.outputs, 1)
         if not 0 < self.change <= 1:
             raise ValueError(f"change must be a probability above 0, or style would be content, got {self.change}")
-        check_numbers(self.bandwidth, self.rate)
+        check_numbers(self.rate, bandwidth=self.bandwidth, **({} if self.kernel is None else {"kernel": self.kernel}))
 
     @property
     def dim(self) -> int:
@@ -140,7 +141,7 @@ def isolate(
     mixing, encoder = networks(setting.seed, setting.dim, out, setting.width, setting.draws, learnt_bounds=False)
     draws = Draws(setting.pairs, setting.batch, generator_of(where, setting.seed, 2))
     density, pairwise = Gaussian(math.sqrt(0.5)), PAIRWISE[setting.precision]  # exp(-|z2 - z1|^2)
-    loss = partial(er_loss, density=density, bandwidth=setting.bandwidth, precision=pairwise)
+    loss = partial(er_loss, density=density, bandwidth=setting.bandwidth, precision=pairwise, kernel=setting.kernel)
     rates = rates_of(setting.schedule, setting.rate, setting.steps)
     experiment = Experiment(draws, mixing, encoder, loss, rates, setting.precision, setting.steps >= COMPILED)
     judge = generator_of(where, setting.seed, 3)

@@ -199,9 +199,9 @@ def rates_of(schedule: Schedule, rate: float, steps: int) -> Rates:
     return lambda step: rate * warmup_cosine(step, steps // _WARMUP, steps)
 
 
-def check_numbers(bandwidth: float, rate: float) -> None:
-    """Both are positive, and what float32 can compute with, as the numbers of laws."""
-    for name, number, least in (("bandwidth", bandwidth, LEAST), ("rate", rate, 0.0)):
+def check_numbers(rate: float, **bandwidths: float) -> None:
+    """All are positive, and what float32 can compute with, as the numbers of laws."""
+    for name, number, least in (*((name, number, LEAST) for name, number in bandwidths.items()), ("rate", rate, 0.0)):
         checks.positive(name, number)
         if not least <= number <= MOST:
             raise ValueError(f"{name} must be within {least:g} and {MOST:g}, got {number:g}")

@@ -91,7 +91,7 @@ class Setting:
             checks.whole(name, getattr(self, name), least)
         if self.batch <= self.dim + 1:
             raise ValueError(f"batch must be larger than dim + 1, or it cannot be scored, got {self.batch} for dim {self.dim}")
-        check_numbers(self.bandwidth, self.rate)
+        check_numbers(self.rate, bandwidth=self.bandwidth)
         if self.objective == "infonce" and self.bandwidth != 1:
             raise ValueError(f"bandwidth is of ER: InfoNCE has the model as it is, got bandwidth {self.bandwidth:g}")
         _ = self.latents  # refuses what cannot be drawn

@@ -205,8 +205,9 @@ def _settings(table: TableName, scale: Scale) -> list[dict[str, Any]]:
     if table == "content-style":
         dim = given.pop("dim", 10)
         parts = {"content": max(1, dim // 2), "style": max(1, dim - dim // 2)}
-        # As many outputs as content with a narrow q, more of them, and the theorem's q.
-        return [{"er": ContentStyle(**parts, **given, **own)} for own in ({}, {"outputs": dim}, {"bandwidth": 1.0})]
+        # As many outputs as content with a narrow q, and more; the theorem's q, its entropy by a narrow kernel or by its own.
+        ways: tuple[dict[str, Any], ...] = ({}, {"outputs": dim}, {"bandwidth": 1.0, "kernel": 0.1}, {"bandwidth": 1.0})
+        return [{"er": ContentStyle(**parts, **given, **own)} for own in ways]
     return [
         {
             column: Setting(

@@ -168,16 +168,17 @@ def _isolation(found: _Found, scale: Scale, letters: Mapping[_Way, str]) -> list
         "## Content and style: R2 in percent",
         "",
         "Views share the content; the bound should keep it and drop the style. q is proportional to exp(-h |z2 - z1|^2), the "
-        "theorem's where h = 1. Linear regression, then kernel ridge.",
+        "theorem's where h = 1, and so is the entropy's kernel with its own h. Linear regression, then kernel ridge.",
         "",
-        f"| row | content | style | outputs | h | {' | '.join(_PARTS)} |",
-        "|---:|---:|---:|---:|---:|" + "---:|" * len(_PARTS),
+        f"| row | content | style | outputs | h of q | of the kernel | {' | '.join(_PARTS)} |",
+        "|---:|---:|---:|---:|---:|---:|" + "---:|" * len(_PARTS),
     ]
     for cell in cells(["content-style"], (), 1, scale):
         setting: Any = cell.setting
         of_row = {other: x for other, x in found.items() if other.row == cell.row}
         shown = [_mean([100 * part(x) for x in of_row.values()], 1) for part in _PARTS.values()]
         sizes = f"{setting.content} | {setting.style} | {setting.outputs or setting.content} | {setting.bandwidth**-2:g}"
+        sizes += f" | {(setting.kernel or setting.bandwidth) ** -2:g}"
         shown[-1] += _lettered(of_row.values(), letters)
         lines.append(f"| {cell.row} | {sizes} | {' | '.join(shown)} |")
     return [*lines, ""]
