@@ -24,7 +24,7 @@ from entrec.bench.photos import make_photos
 from entrec.bench.results import write
 from entrec.bench.timing import Milliseconds
 from entrec.bench.train import Benchmark, Row
-from entrec.bench.trained import trained, unwatched_rate
+from entrec.bench.trained import trained, unwatched
 from entrec.branches.backbones import Backbone
 from entrec.cli import app
 from entrec.training.assemble import assemble
@@ -54,7 +54,8 @@ def test_training_the_encoder_and_every_part_are_measured(measured: Benchmark) -
     assert row.ours > 0
     assert row.unwatched is None
     assert row.watching == pytest.approx((row.parts["probe"] + row.parts["logging"]) * row.ours / 16 / 1e3)
-    assert row.start > 0
+    assert row.start[0] > 0
+    assert row.start[1] is None
     assert 0 < row.saving[0] < row.saving[1]
     assert not row.replayed
     assert row.bare.keys() == {"eager"}
@@ -68,14 +69,16 @@ def test_training_the_encoder_and_every_part_are_measured(measured: Benchmark) -
 
 def test_ratio_and_idle_follow_from_the_rates() -> None:
     parts = {"views": 300.0, "forward": 1200.0}
-    row = Row(100, 50.0, 62.5, 3.0, (1.0, 2.0), {"eager": 80.0}, parts, None)  # steps of two seconds
+    row = Row(100, 50.0, 62.5, (3.0, 2.0), (1.0, 2.0), {"eager": 80.0}, parts, None)  # steps of two seconds
     assert row.ratio("eager") == 0.625
     assert row.watching == pytest.approx(0.2)  # of two seconds 1.6 would be left
     assert row.idle == 500.0
 
 
 def test_a_ratio_of_turns_is_their_median_and_not_that_of_the_rates() -> None:
-    row = Row(100, 1.0, None, 3.0, (1.0, 2.0), {"eager": 2.0}, {}, None).in_turns(((50.0, 100.0), (60.0, 80.0), (80.0, 110.0)))
+    row = Row(100, 1.0, None, (3.0, None), (1.0, 2.0), {"eager": 2.0}, {}, None).in_turns(
+        ((50.0, 100.0), (60.0, 80.0), (80.0, 110.0))
+    )
     assert (row.ours, row.bare) == (60.0, {"eager": 100.0})
     assert row.ratio("eager") == pytest.approx(80 / 110)  # of 0.5, 0.75 and 0.73
 
@@ -99,7 +102,7 @@ def test_what_watching_takes_is_measured_against_a_run_without_it(monkeypatch: p
     monkeypatch.setattr("entrec.bench.trained.train", noted)
     chosen = run_settings("byol", {"batch_size": 16, "device": "cpu", "epochs": 1, "scores": False, "backbone": "tiny"})
     trained(chosen, source(), torch.device("cpu"))
-    assert unwatched_rate(chosen, source(), torch.device("cpu")) > 0
+    assert unwatched(chosen, source(), torch.device("cpu")).rate > 0
     (usual, classes), (seldom, none) = given
     assert (usual, none) == (10, 0)
     assert classes > 0
@@ -210,7 +213,7 @@ def test_a_precision_that_was_asked_for_is_used_and_named(measured: Benchmark) -
 
 def test_tables_fit_eighty_columns_also_on_a_gpu(measured: Benchmark) -> None:
     ways: Any = {way: 123456.7 for way in ("eager", "captured", "compiled", "compiled and captured")}
-    row = Row(1024, 98765.4, 99999.9, 59.4, (123.456, 123456.7), ways, dict.fromkeys(PARTS, 123.456), 123456.7)
+    row = Row(1024, 98765.4, 99999.9, (59.4, 12.3), (123.456, 123456.7), ways, dict.fromkeys(PARTS, 123.456), 123456.7)
     console = Console(width=80, record=True, file=io.StringIO())
     for shown in (measured, replace(measured, rows=[row] * 3, limit="compiled and captured")):
         console.print(train_table.rates(shown), train_table.parts(shown))

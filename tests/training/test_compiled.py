@@ -31,7 +31,7 @@ _ON = [pytest.param("cpu", "tiny", marks=pytest.mark.slow), pytest.param("cuda",
         ("byol", True, "lars", 192, 0.03),
         ("byol", False, "sgd", 48, 0.003),
         ("simclr", False, "lars", 192, 0.03),
-        ("simclr", True, "lars", 192, 0.03),
+        ("simclr", True, "lars", 192, 0.003),  # at ten times the rate its loss passes zero, of which nothing is 1e-4
     ],
 )
 def test_a_compiled_run_is_close_to_the_plain_one(

@@ -21,7 +21,7 @@ from entrec.bench.data import feed_rate
 from entrec.bench.parts import encoder_calls, step_parts
 from entrec.bench.photos import make_photos
 from entrec.bench.results import Machine, machine
-from entrec.bench.trained import NEVER, trained, unwatched_rate
+from entrec.bench.trained import NEVER, trained, unwatched
 from entrec.data import Held, Source, open_source
 from entrec.training.assemble import assemble
 from entrec.training.devices import fabric_for
@@ -67,7 +67,8 @@ class Row:
         ours: samples per second of training.
         unwatched: the same without the online probe, and with a row of metrics.csv for an epoch instead of for every few steps;
             None on a CPU, where runs scatter by more than that and the parts tell.
-        start: seconds of the run that were no steps: compiling above all, which is found in a cache the next time.
+        start: seconds of the run that were no steps: compiling above all, which is found in a cache the next time; and of the
+            one without rows and probe, which is the next time; None where that is not run.
         saving: milliseconds for which an epoch's checkpoint holds training up, and after which it is on the disk.
         bare: those of the encoder alone, by way.
         parts: milliseconds of a step by part.
@@ -82,7 +83,7 @@ class Row:
     batch: int
     ours: float
     unwatched: float | None
-    start: float
+    start: tuple[float, float | None]
     saving: tuple[float, float]
     bare: dict[Way, float]
     parts: dict[str, float]
@@ -185,10 +186,10 @@ def _measured(
     wanted = run_settings(chosen.run["method"], _given(chosen, batch, len(source.train)))  # type: ignore[arg-type]
     on_gpu = device.type == "cuda"
     progress(f"batch {batch}: training")
-    first, unwatched = trained(wanted, source, device), None
+    first, second = trained(wanted, source, device), None
     if on_gpu:  # where the parts of an uncaptured step do not tell
         progress(f"batch {batch}: training without rows and probe")
-        unwatched = unwatched_rate(wanted, source, device)
+        second = unwatched(wanted, source, device)
     progress(f"batch {batch}: where the step goes")
     with tempfile.TemporaryDirectory() as folder:
         loop = Loop(fabric_for(wanted), assemble(wanted, source), Run(Path(folder)))
@@ -205,8 +206,9 @@ def _measured(
 
     rates = {way: rate for way in WAYS[device.type] if (rate := encoder(way)) is not None}
     workers = 0 if held else complete["workers"]
+    rate, again = (None, None) if second is None else (second.rate, second.start)
     row = Row(
-        batch, first.rate, unwatched, first.start, saving, rates, step.parts, first.peak_mb, step.replayed, decoded, workers
+        batch, first.rate, rate, (first.start, again), saving, rates, step.parts, first.peak_mb, step.replayed, decoded, workers
     )
     if not on_gpu:
         row = row.in_turns(

@@ -51,7 +51,11 @@ def parts(benchmark: Benchmark) -> Table:
     found.add_row("rows and probe, of a step", *(f"{100 * row.watching:.1f} %" for row in benchmark.rows))
     found.add_row("an epoch's checkpoint holds up, ms", *(number(row.saving[0]) for row in benchmark.rows))
     found.add_row("and is on the disk after, ms", *(number(row.saving[1]) for row in benchmark.rows))
-    found.add_row("start of the run, s", *(f"{row.start:.0f}" for row in benchmark.rows))
+    found.add_row("start of the run, s", *(f"{row.start[0]:.0f}" for row in benchmark.rows))
+    if any(row.start[1] is not None for row in benchmark.rows):
+        found.add_row(
+            "start of the next, s", *("-" if row.start[1] is None else f"{row.start[1]:.0f}" for row in benchmark.rows)
+        )
     return found
 
 
@@ -65,7 +69,8 @@ def footnotes(benchmark: Benchmark) -> list[str]:
         f"ratio: training to the encoder, {benchmark.limit}{_turns(benchmark)}.",
         "rows and probe: what they take of training"
         + (", which was run a second time without the probe and with one row an epoch." if on_gpu else ", from the parts."),
-        "start: seconds of the run that were no steps, compiling above all; kernels that were compiled once come from a cache.",
+        "start: seconds of the run that were no steps, compiling above all, its end too; kernels that were compiled once come "
+        "from a cache (TORCHINDUCTOR_CACHE_DIR: with an empty one the first start is all of it).",
         "logging: the numbers of a row of metrics.csv, over the steps between two rows.",
     ]
     for row in benchmark.rows:

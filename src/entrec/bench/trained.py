@@ -58,6 +58,6 @@ def _stepping(rows: Sequence[tuple[float, float]], batch: int, rate: float) -> f
     return sum((step - last) * batch / max(own, rate) for (step, own), last in zip(rows, before, strict=False))
 
 
-def unwatched_rate(wanted: Settings, source: Source, device: torch.device) -> float:
-    """The rate without the online probe, and with a row of metrics.csv for an epoch."""
-    return trained(replace(wanted, log_every=NEVER), replace(source, classes=()), device).rate
+def unwatched(wanted: Settings, source: Source, device: torch.device) -> Trained:
+    """The same without the online probe, and with a row of metrics.csv for an epoch."""
+    return trained(replace(wanted, log_every=NEVER), replace(source, classes=()), device)

@@ -10,6 +10,7 @@ from entrec.data import Batch, Batches, Held, Source, loader
 from entrec.training.draws import seed_of
 from entrec.views.augment import Augment
 from entrec.views.recipe import View
+from entrec.views.shared import Shared, shared
 
 
 class Fed(NamedTuple):
@@ -58,6 +59,7 @@ class Feed:
         self.seed, self.rank = seed, rank
         self.batches = Batches(len(source.train), batch_size, seed, rank, ranks)  # type: ignore[arg-type]
         self._whole, self._cropped = _whole, _cropped
+        self._shared: tuple[Shared | None, ...] = ()  # of compiled views
         self._held: tuple[Tensor, Tensor] | None = None
         self._loader = None
         if isinstance(source.train, Held):
@@ -81,6 +83,9 @@ class Feed:
     def compile(self) -> None:
         """Make views by compiled kernels from now on, one for dozens: they are a third of a small batch's step else."""
         self.augment.prepare(self.device)  # else the first view would be compiled with it, for once
+        if self.augment.images == 1:
+            recipe, cropped = self.augment.recipe, self._held is None
+            self._shared = shared(recipe.views, self.source.channels, cropped, self.device)
         self._whole = torch.compile(_whole, dynamic=False, fullgraph=True)
         self._cropped = torch.compile(_cropped, dynamic=False, fullgraph=True)
 
@@ -88,11 +93,16 @@ class Feed:
         """The views of a batch, on a GPU as its convolutions want them in memory; the generator has the batch's seed."""
         augment, k = self.augment, len(places)
         if self._held is not None:
-            given = zip(augment.recipe.views, augment.draw(k, generator), strict=True)
+            given = (self._as_compiled(v, numbers) for v, numbers in enumerate(augment.draw(k, generator)))
             return tuple(self._whole(augment, view, self._held[0], places, numbers) for view, numbers in given)
-        looks = zip(crops, augment.draw_looks(len(crops), k, generator), strict=True)
-        images = augment.images
-        return tuple(self._cropped(augment, augment.of(v), v % images, *look) for v, look in enumerate(looks))
+        looks = enumerate(zip(crops, augment.draw_looks(len(crops), k, generator), strict=True))
+        cut = ((v, crop, *self._as_compiled(v, numbers)) for v, (crop, numbers) in looks)
+        return tuple(self._cropped(augment, view, v % augment.images, crop, numbers) for v, crop, view, numbers in cut)
+
+    def _as_compiled(self, v: int, numbers: Tensor) -> tuple[View, Tensor]:
+        """View v and its numbers, or those of the view that was compiled for it and others."""
+        found = self._shared[v] if self._shared else None
+        return (self.augment.of(v), numbers) if found is None else (found.view, found.numbers(numbers))
 
     def _from_device(self) -> Iterator[Fed]:
         assert self._held is not None
