@@ -1,8 +1,10 @@
 """Checkpoints are there whole or not at all, and hold nothing but tensors and plain values."""
 
+import gc
 import os
 import pickle
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,20 @@ def test_what_changes_after_the_call_is_not_in_the_file(tmp_path: Path, monkeypa
     assert found["memory"] == {0: {"step": torch.tensor(3.0)}}
     assert found["groups"] == [{"lr": 0.1}]
     assert (tmp_path / "best.ckpt").read_bytes() == (tmp_path / "last.ckpt").read_bytes()
+
+
+def test_the_copy_is_gone_with_the_file_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copies: list[weakref.ref[torch.Tensor]] = []
+    monkeypatch.setattr(checkpoint, "save", lambda path, held: copies.append(weakref.ref(held.parts["method"]["w"])))
+    writer, gathers = Writer(), gc.isenabled()
+    gc.disable()  # page-locked memory is dear: it is not to wait until Python looks for circles
+    try:
+        writer.save(tmp_path / "last.ckpt", content())
+        writer.wait()
+        assert [copy() for copy in copies] == [None]
+    finally:
+        if gathers:
+            gc.enable()
 
 
 def test_training_goes_on_while_an_epochs_checkpoint_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

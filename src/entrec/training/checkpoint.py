@@ -107,29 +107,28 @@ class Writer:
 
 
 def _copied(parts: dict[str, Any]) -> dict[str, Any]:
-    """The same with tensors of its own on the CPU, each once; a GPU copies to page-locked memory, at several times the rate."""
+    """The same with tensors of its own on the CPU; a GPU copies to page-locked memory, at several times the rate."""
     known: dict[tuple[Any, ...], Tensor] = {}
-    on_gpu = False
-
-    def own(value: Any) -> Any:
-        nonlocal on_gpu
-        if isinstance(value, dict):
-            return {key: own(x) for key, x in value.items()}
-        if isinstance(value, list | tuple):
-            return type(value)(own(x) for x in value)
-        if not isinstance(value, Tensor):
-            return value
-        on_gpu = on_gpu or value.is_cuda
-        place = (value.device, value.data_ptr(), value.dtype, value.shape, value.stride())
-        if place not in known:
-            known[place] = torch.empty_like(value, device="cpu", pin_memory=value.is_cuda).copy_(value, non_blocking=True)
-        return known[place]
-
     with torch.no_grad():
-        found: dict[str, Any] = own(parts)
-    if on_gpu:
+        found: dict[str, Any] = _own(parts, known)
+    if any(place[0].type == "cuda" for place in known):
         torch.cuda.current_stream().synchronize()
     return found
+
+
+# Not a function within the one above: it would hold itself, and with it all copies until Python looks for circles.
+def _own(value: Any, known: dict[tuple[Any, ...], Tensor]) -> Any:
+    """A value with copies of its tensors, of each once: `known` has those that were met, by what they are."""
+    if isinstance(value, dict):
+        return {key: _own(x, known) for key, x in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_own(x, known) for x in value)
+    if not isinstance(value, Tensor):
+        return value
+    place = (value.device, value.data_ptr(), value.dtype, value.shape, value.stride())
+    if place not in known:
+        known[place] = torch.empty_like(value, device="cpu", pin_memory=value.is_cuda).copy_(value, non_blocking=True)
+    return known[place]
 
 
 def copy(path: Path, to: Path) -> None:
