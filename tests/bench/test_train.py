@@ -23,7 +23,7 @@ from entrec.bench.parts import PARTS
 from entrec.bench.photos import make_photos
 from entrec.bench.results import write
 from entrec.bench.timing import Milliseconds
-from entrec.bench.train import Benchmark, Row
+from entrec.bench.train_rows import Benchmark, Row, Settings
 from entrec.bench.trained import trained, unwatched
 from entrec.branches.backbones import Backbone
 from entrec.cli import app
@@ -181,9 +181,9 @@ def test_the_bare_step_makes_those_calls(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_command_it_names_asks_for_the_same(measured: Benchmark, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[bench.Settings] = []
+    asked: list[Settings] = []
 
-    def noted(chosen: bench.Settings, progress: Any) -> Benchmark:
+    def noted(chosen: Settings, progress: Any) -> Benchmark:
         asked.append(chosen)
         return measured
 

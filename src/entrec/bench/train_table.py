@@ -6,7 +6,7 @@ from entrec.bench import page
 from entrec.bench.page import empty_table, trained
 from entrec.bench.parts import PARTS
 from entrec.bench.table import number
-from entrec.bench.train import Benchmark
+from entrec.bench.train_rows import Benchmark
 
 _NAMES = {
     "views": "views (crops, colours)",
@@ -53,22 +53,22 @@ def parts(benchmark: Benchmark) -> Table:
     found.add_row("and is on the disk after, ms", *(number(row.saving[1]) for row in benchmark.rows))
     found.add_row("start of the run, s", *(f"{row.start[0]:.0f}" for row in benchmark.rows))
     if any(row.start[1] is not None for row in benchmark.rows):
-        found.add_row(
-            "start of the next, s", *("-" if row.start[1] is None else f"{row.start[1]:.0f}" for row in benchmark.rows)
-        )
+        again = ("-" if row.start[1] is None else f"{row.start[1]:.0f}" for row in benchmark.rows)
+        found.add_row("start of another in this process, s", *again)
     return found
 
 
 def footnotes(benchmark: Benchmark) -> list[str]:
     """What the columns mean."""
     on_gpu = "captured" in benchmark.limit
+    twice = all(row.unwatched is not None for row in benchmark.rows)
     notes = [
         f"training: samples per second through `entrec train`, the median over the later half of {benchmark.settings.steps} or "
         "more steps, with its rows and its online probe; scores and checkpoints come between steps and are not in it.",
         "encoder: alone, called as in a step (a teacher's calls without a gradient) on views that are there, and its backward.",
         f"ratio: training to the encoder, {benchmark.limit}{_turns(benchmark)}.",
         "rows and probe: what they take of training"
-        + (", which was run a second time without the probe and with one row an epoch." if on_gpu else ", from the parts."),
+        + (", which was run a second time without the probe and with one row an epoch." if twice else ", from the parts."),
         "start: seconds of the run that were no steps, compiling above all, its end too; kernels that were compiled once come "
         "from a cache (TORCHINDUCTOR_CACHE_DIR: with an empty one the first start is all of it).",
         "logging: the numbers of a row of metrics.csv, over the steps between two rows.",

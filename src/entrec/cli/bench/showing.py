@@ -17,8 +17,8 @@ def require_free_files(out: Path | None, overwrite: bool) -> None:
         return
     if out.suffix == ".md":
         fail(f"--out must be a JSON file, as the tables go beside it, as .md; got {out}")
-    for path in (out, out.with_suffix(".md")):
-        require_free_file(path, overwrite)
+    require_free_file(out, overwrite)  # a folder too, which may have no name to put .md to
+    require_free_file(out.with_suffix(".md"), overwrite)
 
 
 def measured(module: Any, chosen: Any) -> Any:
