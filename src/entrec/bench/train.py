@@ -32,7 +32,7 @@ from entrec.training.settings import settings as run_settings
 _STEPS = {"cpu": 30, "cuda": 300}
 _EPOCHS = 3
 _CLASSES = 10
-_PART_STEPS = 9
+_PART_STEPS = {"cpu": 25, "cuda": 9}
 _SAVES = 3
 _TURNS = 5  # of training and encoder on a CPU, whose speed changes within seconds where others share it
 _REPEATS = 10  # steps of the encoder at the least
@@ -100,7 +100,7 @@ def _measured(
     progress(f"batch {batch}: where the step goes")
     with tempfile.TemporaryDirectory() as folder:
         loop = Loop(fabric_for(wanted), assemble(wanted, source), Run(Path(folder)))
-        step, calls, saving = step_parts(loop, _PART_STEPS), encoder_calls(loop), _saving(loop)
+        step, calls, saving = step_parts(loop, _PART_STEPS[device.type]), encoder_calls(loop), _saving(loop)
     complete = {**loop.settings.flat(), "data": source.name}
     decoded = None if held else feed_rate(loop.feed, loop.workers, loop.batch_size)
     bf16 = loop.fabric._precision.precision != "32-true"
