@@ -108,7 +108,7 @@ def test_rows_that_test_the_theorem_come_first_and_seeds_after_each_other() -> N
 
 
 def test_content_and_style_have_as_many_outputs_as_content_and_then_more() -> None:
-    first, second, theorem, wide = (cell.setting for cell in cells(["content-style"], (), 1, Scale()))
+    first, second, wide, theorem = (cell.setting for cell in cells(["content-style"], (), 1, Scale()))
     assert first == ContentStyle(content=5, style=5)
     assert second == ContentStyle(content=5, style=5, outputs=10)
     assert theorem == ContentStyle(content=5, style=5, bandwidth=1.0, kernel=0.1)  # its q; its entropy as well as it can be had
@@ -248,7 +248,7 @@ def test_the_table_stands_beside_the_papers(tmp_path: Path, ran: list[Any]) -> N
         "| 1 | 1 | 1 | 1 | 100 | 100 | not run | not run | not run | not run |" in text
     )  # content-style was run too, but not row 1
     assert "| 2 | 1 | 1 | 2 | 100 | 100 | 90.0 ± 0.0 | 95.0 ± 0.0 | 1.0 ± 0.0 | 2.0 ± 0.0 |" in text
-    assert "| 3 | 1 | 1 | 1 | 1 | 100 | not run |" in text
+    assert "| 4 | 1 | 1 | 1 | 1 | 100 | not run |" in text
     assert "## Permutation" not in text
     for suffix in ("png", "svg"):
         assert (tmp_path / f"affine-curves.{suffix}").stat().st_size > 1000

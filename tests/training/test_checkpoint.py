@@ -6,15 +6,18 @@ import pickle
 import threading
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
+from torch import nn
 
 from entrec.training import checkpoint
-from entrec.training.checkpoint import Content, History, Place, Writer
-from entrec.training.loop import Loop
-from tests.training.tiny import every_tensor, quick
+from entrec.training import train as train_module
+from entrec.training.checkpoint import Content, History, Place, Writer, _own
+from entrec.training.encoders import load_encoder
+from entrec.training.loop import DivergedError, Loop
+from tests.training.tiny import broken_at, every_tensor, quick, stopped_before
 
 
 def content(step: int = 3) -> Content:
@@ -70,6 +73,60 @@ def test_what_changes_after_the_call_is_not_in_the_file(tmp_path: Path, monkeypa
     assert found["memory"] == {0: {"step": torch.tensor(3.0)}}
     assert found["groups"] == [{"lr": 0.1}]
     assert (tmp_path / "best.ckpt").read_bytes() == (tmp_path / "last.ckpt").read_bytes()
+
+
+class Pair(NamedTuple):
+    one: torch.Tensor
+    other: int
+
+
+def test_all_kinds_of_state_are_copied(tmp_path: Path) -> None:
+    module = nn.Sequential(nn.BatchNorm1d(2))
+    found = _own({"module": module.state_dict(), "pair": Pair(torch.ones(2), 3), "sparse": torch.eye(2).to_sparse()}, {})
+    assert found["module"]._metadata == {"": {"version": 1}, "0": {"version": 2}}  # by which modules know older weights
+    assert found["pair"].other == 3
+    assert torch.equal(found["pair"].one, torch.ones(2))
+    assert torch.equal(found["sparse"].to_dense(), torch.eye(2))
+
+
+def test_modules_that_ask_for_the_version_of_their_weights_go_on_and_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train_module, "finish", lambda *_: None)  # torchvision's MNASNet loads from no plain file
+    given: dict[str, Any] = {"backbone": "mnasnet0_5", "image_size": 32, "epochs": 2, "checkpoint_every": None}
+    with stopped_before(4):
+        quick("simclr", tmp_path / "run", **given)
+    run = quick("simclr", tmp_path / "run", resume=True, **given)
+    weights = checkpoint.load(run.checkpoint).parts["method"]
+    name, found = next(iter(load_encoder(run).backbone.module.state_dict().items()))
+    assert torch.equal(found, weights[f"encoder.{name}"])
+
+
+def test_what_kept_the_writer_from_its_work_is_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    writer = Writer()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            writer.save(tmp_path / "last.ckpt", content())
+    writer.wait()
+    writer.save(tmp_path / "last.ckpt", content())
+    writer.wait()
+    assert checkpoint.load(tmp_path / "last.ckpt").place.step == 3
+
+
+def test_a_run_that_diverges_says_so_where_its_checkpoint_could_not_be_written_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, held: Content) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(checkpoint, "save", full)
+    broken_at(3, monkeypatch)
+    with pytest.raises(DivergedError, match=r"no checkpoint yet \(a later one could not be written: no space left\)"):
+        quick("simclr", tmp_path / "run", checkpoint_every=None)
 
 
 def test_the_copy_is_gone_with_the_file_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

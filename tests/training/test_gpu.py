@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 import torch
 
+from entrec.data import open_source
 from entrec.methods import METHODS
 from entrec.training import checkpoint
+from entrec.training.feed import Feed
+from entrec.views import Augment, recipe
 from tests.training.tiny import every_tensor, folder_of_files, quick, rows, stopped_before
 
 pytestmark = [
@@ -38,6 +41,18 @@ def test_files_are_decoded_by_workers_and_finished_on_the_device(method: str, tm
     run = quick(method, tmp_path / "run", data, device="cuda", workers=2)
     assert len(run.metrics) == 8
     assert all_finite(run)
+
+
+def test_batches_that_are_copied_ahead_are_those_of_the_files(tmp_path: Path) -> None:
+    source = open_source(folder_of_files(tmp_path / "data", uneven=True), image_size=8)
+    augment = Augment(recipe("simclr", 8), source.mean, source.std)
+    ahead, plain = (Feed(source, augment, 8, 0, torch.device(device), workers=2) for device in ("cuda", "cpu"))
+    for epoch in range(2):
+        for found, expected in zip(ahead.epoch(epoch), plain.epoch(epoch), strict=True):
+            torch.cuda._sleep(10_000_000)  # a step that is still at work when the next batches are copied
+            read = [x.clone() for x in (*found.crops, found.labels, found.places)]
+            for a, b in zip(read, (*expected.crops, expected.labels, expected.places), strict=True):
+                assert torch.equal(a.cpu(), b)
 
 
 def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:

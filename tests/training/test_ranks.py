@@ -17,6 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 import entrec
 from entrec.methods import METHODS
+from entrec.training import checkpoint
 from entrec.training import train as train_module
 from entrec.training.assemble import Parts, assemble
 from entrec.training.claim import claimed
@@ -64,7 +65,8 @@ class Watched(Loop):
 
 def state_after(method: str, out: Path, **given: Any) -> State:
     """The method's state on this rank at the end of a run."""
-    quick(method, out, **given)
+    run = quick(method, out, **given)
+    assert checkpoint.load(run.checkpoint).place.epoch == run.config["epochs"]  # it is there for every rank
     return {name: x.detach().clone() for name, x in Watched.latest.parts.method.state_dict().items()}
 
 

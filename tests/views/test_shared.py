@@ -10,7 +10,7 @@ from torch import Generator
 from entrec.compiling import allow_compiling
 from entrec.data import Held, Source
 from entrec.training.feed import Feed
-from entrec.views import Augment, Recipe, recipe
+from entrec.views import Augment, Crop, Look, Recipe, View, recipe
 from entrec.views.ops import numbers_of_look
 from entrec.views.shared import shared
 
@@ -75,6 +75,15 @@ def test_two_of_them_are_compiled_once() -> None:
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
     for a, b in zip(plain, compiled, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_a_view_that_takes_no_numbers_can_be_one_of_them() -> None:
+    views = tuple(View(Crop(8, scale=None), Look(flip=p)) for p in (0.5, 0.0))
+    augment = Augment(Recipe(views, 2), [0.4] * 3, [0.25] * 3)
+    images = torch.randint(0, 256, (K, 3, 8, 8), dtype=torch.uint8)
+    for view, case, own in zip(views, shared(views, 3, False, CPU), augment.draw(K, Generator()), strict=True):
+        assert case is not None
+        assert torch.equal(augment.view(case.view, images, case.numbers(own)), augment.view(view, images, own))
 
 
 def test_a_recipe_of_one_view_has_none_to_share_with() -> None:

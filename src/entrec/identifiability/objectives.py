@@ -33,9 +33,9 @@ def er_loss(
 ) -> Tensor:
     r"""Minus the ER bound, in nats: :math:`-\hat H_c(Z_2) - \frac1k \sum_i \log q_b(z_{2i}|z_{1i})`.
 
-    In the tables both terms have the density at the bandwidth b, as their column :math:`q_h` says. With the entropy's alone ten
-    times as wide, the bound would be highest where all projections are one point: by 0.8 nats in the first row. A narrower one
-    estimates the entropy better, and leaves q as it is.
+    In the paper's tables both terms have the density at the bandwidth b, as their column :math:`q_h` says. With the entropy's
+    alone ten times as wide, the bound would be highest where all projections are one point: by 0.8 nats in the first row. A
+    narrower one estimates the entropy better, and leaves q as it is.
 
     Args:
         z1: projections of the first view, shape (k, d).

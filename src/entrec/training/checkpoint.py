@@ -12,6 +12,7 @@ from entrec.files import appearing
 from entrec.unpickling import UnreadableError, load_plain
 
 FORMAT = 2
+_PINNED = 2**27  # bytes of a tensor
 
 
 class Place(NamedTuple):
@@ -91,7 +92,7 @@ class Writer:
         Raises:
             OSError: it could not be written.
         """
-        if self._thread is not None:
+        if self._thread is not None and self._thread.ident is not None:  # else it could not be started
             self._thread.join()
         self._thread, failed, self._failed = None, self._failed, None
         if failed is not None:
@@ -120,14 +121,23 @@ def _copied(parts: dict[str, Any]) -> dict[str, Any]:
 def _own(value: Any, known: dict[tuple[Any, ...], Tensor]) -> Any:
     """A value with copies of its tensors, of each once: `known` has those that were met, by what they are."""
     if isinstance(value, dict):
-        return {key: _own(x, known) for key, x in value.items()}
+        found: Any = type(value)((key, _own(x, known)) for key, x in value.items())
+        if hasattr(value, "_metadata"):  # of a state dict: its modules' versions
+            found._metadata = value._metadata
+        return found
+    if isinstance(value, tuple) and hasattr(value, "_make"):
+        return value._make(_own(x, known) for x in value)
     if isinstance(value, list | tuple):
         return type(value)(_own(x, known) for x in value)
     if not isinstance(value, Tensor):
         return value
+    if value.layout is not torch.strided:
+        return value.detach().cpu().clone()
     place = (value.device, value.data_ptr(), value.dtype, value.shape, value.stride())
     if place not in known:
-        known[place] = torch.empty_like(value, device="cpu", pin_memory=value.is_cuda).copy_(value, non_blocking=True)
+        # PyTorch keeps page-locked memory, in powers of two, until the process ends: not for a bank of a million rows.
+        pinned = value.is_cuda and value.nbytes <= _PINNED
+        known[place] = torch.empty_like(value, device="cpu", pin_memory=pinned).copy_(value, non_blocking=True)
     return known[place]
 
 

@@ -1,5 +1,6 @@
 """The trained encoder back from a run or a checkpoint, without the data that it was trained on."""
 
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -62,7 +63,7 @@ def load_encoder(run: Run | Path | str, who: Who = "student") -> Encoder:
     file = path if path.suffix == ".ckpt" else open_run(path).kept
     content = checkpoint.load(file)
     prefix = _PREFIX[who]
-    weights = {k.removeprefix(prefix): v for k, v in content.parts["method"].items() if k.startswith(prefix)}
+    weights = _below(prefix, content.parts["method"])
     if not weights:
         method = content.config["method"]
         raise ValueError(f"{file} holds no {who}: {method} has none{' at this setting' if who == 'teacher' else ''}")
@@ -70,3 +71,13 @@ def load_encoder(run: Run | Path | str, who: Who = "student") -> Encoder:
     backbone.module.load_state_dict(weights)
     backbone.module.eval()
     return Encoder(backbone, content.config, content.facts, who)
+
+
+def _below(prefix: str, state: dict[str, Any]) -> dict[str, Any]:
+    """Of a state dict what belongs to one of its modules, with the versions by which modules know older weights."""
+    found: Any = OrderedDict((k.removeprefix(prefix), v) for k, v in state.items() if k.startswith(prefix))
+    versions = getattr(state, "_metadata", {})
+    found._metadata = {
+        f"{k}.".removeprefix(prefix).removesuffix("."): v for k, v in versions.items() if f"{k}.".startswith(prefix)
+    }
+    return found  # type: ignore[no-any-return]

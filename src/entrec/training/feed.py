@@ -62,6 +62,7 @@ class Feed:
         self._shared: tuple[Shared | None, ...] = ()  # of compiled views
         self._held: tuple[Tensor, Tensor] | None = None
         self._loader = None
+        self._aside: Any = None  # the stream on which batches are copied
         if isinstance(source.train, Held):
             self._held = (source.train.images.to(device), source.train.labels.to(device))
         else:
@@ -116,7 +117,9 @@ class Feed:
 
     def _copied_ahead(self, batches: Iterable[Batch]) -> Iterator[Fed]:
         """Each batch on the GPU, while the one after it is copied there beside the step that takes this one."""
-        here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
+        # One stream for all epochs: free memory is kept for the stream that it was of.
+        self._aside = self._aside or torch.cuda.Stream(self.device)
+        here, aside = torch.cuda.current_stream(), self._aside
         ready: tuple[Fed, Any] | None = None
         for batch in batches:
             aside.wait_stream(here)  # memory that the steps so far have read may be written to again, and no earlier

@@ -9,6 +9,7 @@ import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 
+from entrec.data import Held
 from entrec.evaluation.features import Features, extract
 from entrec.pairwise import ranks
 from entrec.training import checkpoint
@@ -148,7 +149,8 @@ class Loop:
         """Features of the deterministic view that evaluation and clustering see, on the run's device."""
         assert self.settings.image_size is not None  # filled in by `assemble`
         plain, device = Plain(self.parts.augment, self.settings.image_size), self.fabric.device
-        self.writer.wait()  # workers are forked, with whatever another thread holds at that moment
+        if self.workers > 0 and not isinstance(dataset, Held):
+            self.writer.wait()  # workers are forked, with whatever another thread holds at that moment
         # Other modes and sizes than a step's are not worth compiling for; to say so takes seconds to import.
         with torch.compiler.set_stance("force_eager") if self.update.compiles else nullcontext():
             found = extract(module, dataset, plain, device=device, workers=self.workers, keep_on_device=True)
@@ -174,9 +176,11 @@ class Loop:
     def _stop_if_bad(self, step: int) -> None:
         if step < 0:
             return
-        self.writer.wait()
+        lost = self._last_write()
+        self.fabric.barrier()  # all ranks come here, and one that ends may take the others with it
         last = self.run.checkpoint
         where = f"the last good checkpoint is {last}" if last.is_file() else "there is no checkpoint yet"
+        where += f" (a later one could not be written: {lost})" if lost else ""
         # Not with --resume, which goes on with the settings that the run was begun with.
         wider = "" if self.fabric.strategy.precision.precision == "32-true" else ", or with --precision 32"
         raise DivergedError(
@@ -185,6 +189,14 @@ class Loop:
             "in the place of this one (--overwrite). --resume "
             f"{'goes on from that checkpoint' if last.is_file() else 'begins again'} with the same settings"
         )
+
+    def _last_write(self) -> OSError | None:
+        """Wait for the file that is being written; what kept it from being written, if anything did."""
+        try:
+            self.writer.wait()
+        except OSError as error:
+            return error
+        return None
 
     def save(self) -> None:
         """Begin to write the checkpoint, and the best where it is that too, unless what it would hold is broken."""

@@ -126,10 +126,14 @@ def _train_on(loop: Loop, log: Log | None, shown: Console | None) -> None:
     try:
         if not _ends_here(loop, shown):  # as an earlier sitting may have seen, and been killed before it had finished
             _epoch_by_epoch(loop, log, shown)
+        loop.writer.wait()
+        loop.fabric.barrier()  # on all ranks the run's last checkpoint is there when `train` returns
     finally:
-        if log is not None:
-            log.close()
-        loop.writer.wait()  # however the run ends, its last checkpoint is there
+        try:
+            if log is not None:
+                log.close()
+        finally:
+            loop.writer.wait()  # however the run ends, its last checkpoint is there
 
 
 def _epoch_by_epoch(loop: Loop, log: Log | None, shown: Console | None) -> None:

@@ -31,7 +31,7 @@ class Shared:
 
     def numbers(self, own: Tensor) -> Tensor:
         """Of the shared view, (n, k), from those that were drawn for the view itself."""
-        return torch.cat([own, torch.ones_like(own[:1])])[self.rows] * self.factors
+        return torch.cat([own, own.new_ones(1, own.shape[1])])[self.rows] * self.factors
 
 
 def shared(views: Sequence[View], channels: int, cropped: bool, device: torch.device) -> tuple[Shared | None, ...]:

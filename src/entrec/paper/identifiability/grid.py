@@ -205,8 +205,8 @@ def _settings(table: TableName, scale: Scale) -> list[dict[str, Any]]:
     if table == "content-style":
         dim = given.pop("dim", 10)
         parts = {"content": max(1, dim // 2), "style": max(1, dim - dim // 2)}
-        # As many outputs as content with a narrow q, and more; the theorem's q, its entropy by a narrow kernel or by its own.
-        ways: tuple[dict[str, Any], ...] = ({}, {"outputs": dim}, {"bandwidth": 1.0, "kernel": 0.1}, {"bandwidth": 1.0})
+        # As many outputs as content with a narrow q, and more; the theorem's q, its entropy by its own kernel or a narrow one.
+        ways: tuple[dict[str, Any], ...] = ({}, {"outputs": dim}, {"bandwidth": 1.0}, {"bandwidth": 1.0, "kernel": 0.1})
         return [{"er": ContentStyle(**parts, **given, **own)} for own in ways]
     return [
         {

@@ -94,7 +94,7 @@ def _protocol(found: _Found, scale: Scale, letters: Mapping[_Way, str]) -> list[
         told += "**Reduced size**: the paper's numbers are of another protocol."
     else:
         told += "The paper's protocol has a constant rate of 0.0001 and 300,000 steps."
-    told += " h multiplies log q, in both terms of ER."
+    told += " h multiplies log q, in both terms of ER but where the entropy's kernel has its own."
     told += " The letter behind a score is that of the command above which made it." if letters else ""
     lines = [told, ""]
     if found:
