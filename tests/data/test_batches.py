@@ -108,3 +108,22 @@ def test_bad_arguments_are_named(arguments: dict[str, Any], match: str) -> None:
 def test_one_cannot_start_after_the_end() -> None:
     with pytest.raises(ValueError, match="at most 2"):
         Batches(8, 4, 0).set_start(3)
+
+
+def test_epochs_follow_each_other_where_they_are_to() -> None:
+    batches = Batches(20, 4, 3, until=4)
+    batches.set_epoch(1)
+    batches.set_start(3)
+    assert list(batches) == [*epoch(Batches(20, 4, 3), 1, 3), *epoch(Batches(20, 4, 3), 2), *epoch(Batches(20, 4, 3), 3)]
+    assert len(batches) == 2  # of the epoch that was asked for
+    batches.set_weights(torch.ones(20))  # which another epoch will have others of
+    assert len(list(batches)) == 2
+
+
+def test_what_is_set_later_changes_nothing_of_what_has_begun() -> None:
+    batches = Batches(20, 4, 3, until=2)
+    begun = iter(batches)
+    first = next(begun)
+    batches.set_epoch(1)
+    batches.set_weights(torch.ones(20))
+    assert [first, *begun] == [*epoch(Batches(20, 4, 3), 0), *epoch(Batches(20, 4, 3), 1)]

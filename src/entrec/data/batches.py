@@ -28,6 +28,8 @@ class Batches(Sampler[list[Draw]]):
         drop_last: leave out what does not fill a batch on every rank. Otherwise it makes a last, smaller batch, whose sizes
             differ by at most one between ranks (still left out where some rank would have none).
         weights: shape (n,), to draw n images with replacement in proportion to these instead; see `set_weights`.
+        until: go on from epoch to epoch, up to this one, when iterated over, so that who loads ahead need not stop between two;
+            by default, and where weights are set, which another epoch will have others of, an epoch is the end.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class Batches(Sampler[list[Draw]]):
         ranks: int = 1,
         drop_last: bool = True,
         weights: Tensor | None = None,
+        until: int = 0,
     ) -> None:
         self.n, self.batch_size = checks.whole("n", n, 1), checks.whole("batch_size", batch_size, 1)
         self.seed, self.ranks = checks.whole("seed", seed, 0), checks.whole("ranks", ranks, 1)
@@ -48,7 +51,7 @@ class Batches(Sampler[list[Draw]]):
         if batch_size * ranks > n:
             of = f" on each of {ranks} ranks" if ranks > 1 else ""
             raise ValueError(f"batch_size={batch_size}{of} is more than the data set's {n} images; take a smaller batch")
-        self.drop_last = drop_last
+        self.drop_last, self.until = drop_last, checks.whole("until", until, 0)
         self.epoch = self.start = 0
         self.set_weights(weights)
 
@@ -82,26 +85,31 @@ class Batches(Sampler[list[Draw]]):
         return self.per_epoch - self.start
 
     def __iter__(self) -> Iterator[list[Draw]]:
-        order, generator = self._order()
-        seeds = torch.randint(2**32, (self.n,), generator=generator)  # a CPU generator heeds 32 bits of its seed
-        for own in self._parts():
-            yield list(zip(order[own].tolist(), seeds[own].tolist(), strict=True))
+        epoch, start, weights = self.epoch, self.start, self.weights  # which may be set anew before the last of them is taken
+        while True:
+            order, generator = self._order(epoch, weights)
+            seeds = torch.randint(2**32, (self.n,), generator=generator)  # a CPU generator heeds 32 bits of its seed
+            for own in self._parts(start):
+                yield list(zip(order[own].tolist(), seeds[own].tolist(), strict=True))
+            epoch, start = epoch + 1, 0
+            if epoch >= self.until or weights is not None:
+                return
 
     def places(self, device: torch.device) -> Iterator[Tensor]:
         """The places alone, each batch's int64 (k,) on the device: the whole epoch's order is copied there at once."""
-        order = self._order()[0].to(device)
-        yield from (order[own] for own in self._parts())
+        order = self._order(self.epoch, self.weights)[0].to(device)
+        yield from (order[own] for own in self._parts(self.start))
 
-    def _order(self) -> tuple[Tensor, torch.Generator]:
+    def _order(self, epoch: int, weights: Tensor | None) -> tuple[Tensor, torch.Generator]:
         """The epoch's order of the data set, and the generator that drew it."""
-        generator = torch.Generator().manual_seed(mixed(self.seed, self.epoch))
-        order = torch.randperm(self.n, generator=generator) if self.weights is None else _weighted(self.weights, generator)
+        generator = torch.Generator().manual_seed(mixed(self.seed, epoch))
+        order = torch.randperm(self.n, generator=generator) if weights is None else _weighted(weights, generator)
         return order, generator
 
-    def _parts(self) -> Iterator[slice]:
+    def _parts(self, start: int) -> Iterator[slice]:
         """Which part of the order each batch is."""
         width = self.batch_size * self.ranks
-        for batch in range(self.start, self.per_epoch):
+        for batch in range(start, self.per_epoch):
             first, count = batch * width, min(width, self.n - batch * width)
             yield slice(first + self.rank * count // self.ranks, first + (self.rank + 1) * count // self.ranks)
 

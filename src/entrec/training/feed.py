@@ -1,6 +1,7 @@
 """Batches on the device and their views: of images that live there whole, or that worker processes decode and crop."""
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -42,6 +43,7 @@ class Feed:
         device: where the views are wanted.
         rank: of this process, among `ranks`.
         workers: processes that decode, where the images are files.
+        epochs: of the run: workers go on from one to the next, and do not begin anew with each.
     """
 
     def __init__(
@@ -54,14 +56,17 @@ class Feed:
         rank: int = 0,
         ranks: int = 1,
         workers: int = 0,
+        epochs: int = 0,
     ) -> None:
         self.source, self.augment, self.device = source, augment, device
         self.seed, self.rank = seed, rank
-        self.batches = Batches(len(source.train), batch_size, seed, rank, ranks)  # type: ignore[arg-type]
+        self.batches = Batches(len(source.train), batch_size, seed, rank, ranks, until=epochs)  # type: ignore[arg-type]
         self._whole, self._cropped = _whole, _cropped
         self._shared: tuple[Shared | None, ...] = ()  # of compiled views
         self._held: tuple[Tensor, Tensor] | None = None
         self._loader = None
+        self._loading: Iterator[Batch] = iter(())  # what the loader has in work
+        self._comes: int | None = None  # the epoch whose first batch is next in there
         self._aside: Any = None  # the stream on which batches are copied
         if isinstance(source.train, Held):
             self._held = (source.train.images.to(device), source.train.labels.to(device))
@@ -77,7 +82,7 @@ class Feed:
         self.batches.set_epoch(epoch)
         self.batches.set_start(start)
         self.batches.set_weights(weights)
-        given = self._from_device() if self._held is not None else self._from_files()
+        given = self._from_device() if self._held is not None else self._from_files(epoch)
         for number, fed in enumerate(given, start):
             yield fed._replace(seed=seed_of(self.seed, 1, epoch, number, self.rank))
 
@@ -111,9 +116,17 @@ class Feed:
         for places in self.batches.places(self.device):
             yield Fed((), labels[places], places, seed=0)
 
-    def _from_files(self) -> Iterator[Fed]:
+    def _from_files(self, epoch: int) -> Iterator[Fed]:
+        """The batches that are set, from where workers are already if the last epoch was taken to its end."""
         assert self._loader is not None
-        yield from map(self._copied, self._loader) if self.device.type != "cuda" else self._copied_ahead(self._loader)
+        here = self._comes == epoch and self.batches.start == 0 and self.batches.weights is None
+        goes_on = self.batches.weights is None and epoch + 1 < self.batches.until
+        self._comes = None
+        if not here:
+            self._loading = iter(self._loader)
+        loaded = islice(self._loading, len(self.batches))
+        yield from map(self._copied, loaded) if self.device.type != "cuda" else self._copied_ahead(loaded)
+        self._comes = epoch + 1 if goes_on else None
 
     def _copied_ahead(self, batches: Iterable[Batch]) -> Iterator[Fed]:
         """Each batch on the GPU, while the one after it is copied there beside the step that takes this one."""

@@ -49,7 +49,7 @@ class Loop:
         self.batch_size, self.workers = settings.batch_size, settings.workers
         self.feed = Feed(
             source, parts.augment, self.batch_size // among, settings.seed, fabric.device, fabric.global_rank, among,
-            self.workers,
+            self.workers, settings.epochs,
         )  # fmt: skip
         self.total = settings.epochs * len(self.feed)
         self.update = Update(fabric, parts, self.feed, self.total)
